@@ -1,0 +1,536 @@
+package model
+
+import (
+	"fmt"
+
+	"fleetsim/simtime"
+)
+
+// Limits are an engine's settings: vLLM's flags and the geometry of its cache.
+type Limits struct {
+	MaxModelLen        int  // tokens of prompt and output together
+	MaxNumSeqs         int  // running sequences
+	MaxBatchedTokens   int  // token budget of a step
+	LongPrefillTokens  int  // cap on one sequence's prefill tokens in a step; 0: none
+	BlockTokens        int  // tokens in a KV block
+	Blocks             int  // blocks in the pool, the null block included
+	StateGroups        int  // cache groups of recurrent layers (mamba, GDN); 0 for attention only
+	PrefixCaching      bool // reuse cached blocks
+	AsyncScheduling    bool // schedule a step while the one before it runs
+	CountStatsAtLookup bool // count prefix-cache statistics at each lookup (vLLM 0.26), not once at admission
+}
+
+// A Seq is a request inside an engine. The caller fills the first group of
+// fields; the engine keeps the others up to date.
+type Seq struct {
+	ID     int      // the caller's
+	Prompt int      // prompt tokens, at least 1
+	Output int      // output tokens to generate, at least 1
+	Hashes []uint64 // chained hash of each full block of the prompt and its answer
+
+	Queued      simtime.Time // reached the engine
+	Scheduled   simtime.Time // first admitted to the running batch; Never before
+	First       simtime.Time // first output token; Never before
+	Last        simtime.Time // latest output token
+	Outputs     int          // output tokens so far
+	Cached      int          // prompt tokens taken from the cache at the first admission
+	Preemptions int
+
+	computed  int // tokens scheduled so far, cache hits included
+	processed int // of these, tokens whose step has ended
+	target    int // tokens to compute before decoding: the prompt, and after a preemption its outputs too
+	scheduled int // output tokens scheduled, of which Outputs have arrived
+	junction  int // end of a prefix that attention has cached and the states have not; a chunk stops there
+	epoch     int // counts preemptions, so that a step in flight knows it is stale
+	cached    int // leading blocks already registered in the hash table
+	state     seqState
+	attn      []int32
+	states    []stateBlocks
+}
+
+type seqState uint8
+
+const (
+	waiting seqState = iota
+	running
+	ended
+)
+
+// stateBlocks is one saved or running recurrent state: a block in each group.
+type stateBlocks struct {
+	pos    int // the state belongs to the block-sized stretch with this index
+	blocks []int32
+}
+
+// known is the number of tokens whose value is known: the prompt and the
+// outputs that have arrived.
+func (s *Seq) known() int { return s.Prompt + s.Outputs }
+
+// reset prepares s for a run in an engine, keeping its storage.
+func (s *Seq) reset(now simtime.Time) {
+	*s = Seq{ID: s.ID, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes,
+		Queued: now, Scheduled: simtime.Never, First: simtime.Never,
+		target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
+}
+
+// Stats are an engine's counters since the start.
+type Stats struct {
+	Steps        int64 // engine steps
+	QueryTokens  int64 // vllm:prefix_cache_queries_total
+	HitTokens    int64 // vllm:prefix_cache_hits_total
+	Preemptions  int64 // vllm:num_preemptions_total
+	PromptTokens int64 // vllm:prompt_tokens_total, added when a prefill ends
+	OutputTokens int64 // vllm:generation_tokens_total
+	Evictions    int64 // cached blocks taken for new content
+}
+
+// engine is the scheduler of one vLLM V1 engine with its block pool
+// (v1/core/sched/scheduler.py, kv_cache_manager.py). It knows no time beyond
+// what it is told and does nothing by itself.
+type engine struct {
+	Limits
+	pool        *blockPool
+	waiting     queue
+	running     []*Seq
+	stats       Stats
+	freshStates []uint64 // hashes of states registered in the current step
+	hitBlocks   []int32  // scratch: the state blocks of a hit
+	spare       [][]int32
+}
+
+// An item is one sequence's share of a step.
+type item struct {
+	seq   *Seq
+	n     int  // tokens
+	epoch int  // the sequence's epoch when it was scheduled
+	emits bool // the step produces an output token
+}
+
+// A step is one scheduled batch.
+type step struct {
+	items []item
+	work  Work
+	end   simtime.Time
+}
+
+func newEngine(l Limits) *engine {
+	return &engine{Limits: l, pool: newBlockPool(l.Blocks, l.StateGroups+1), hitBlocks: make([]int32, l.StateGroups)}
+}
+
+// attention is the cache group of the attention layers; the state groups come
+// first, as vLLM numbers them.
+func (e *engine) attention() int { return e.StateGroups }
+
+// schedule forms the next batch in st and reports whether it holds anything.
+func (e *engine) schedule(now simtime.Time, st *step) bool {
+	st.items, st.work = st.items[:0], Work{}
+	e.freshStates = e.freshStates[:0]
+	budget, preempted := e.scheduleRunning(st)
+	if !preempted {
+		e.scheduleWaiting(now, st, budget)
+	}
+	if len(st.items) == 0 {
+		return false
+	}
+	e.stats.Steps++
+	return true
+}
+
+func (e *engine) scheduleRunning(st *step) (budget int, preempted bool) {
+	budget = e.MaxBatchedTokens
+	for i := 0; i < len(e.running) && budget > 0; i++ {
+		s := e.running[i]
+		n := e.next(s, budget)
+		if n == 0 {
+			continue
+		}
+		for !e.extend(s, n) {
+			victim := e.running[len(e.running)-1]
+			e.running = e.running[:len(e.running)-1]
+			e.preempt(victim)
+			preempted = true
+			if victim == s {
+				return budget, preempted
+			}
+		}
+		e.add(st, s, n)
+		budget -= n
+	}
+	return budget, preempted
+}
+
+// next is the number of tokens that a running sequence wants in this step.
+func (e *engine) next(s *Seq, budget int) int {
+	if s.computed >= s.target {
+		if s.scheduled >= s.Output {
+			return 0 // the last token is already under way
+		}
+		return 1
+	}
+	return e.clip(s, s.computed, e.chunk(s.target-s.computed, budget))
+}
+
+func (e *engine) chunk(remaining, budget int) int {
+	n := min(remaining, budget)
+	if e.LongPrefillTokens > 0 {
+		n = min(n, e.LongPrefillTokens)
+	}
+	return n
+}
+
+// clip shortens a prefill chunk that starts at start so that it ends where a
+// recurrent state can be kept: on the block grid, except past its last point
+// (scheduler.py, the mamba "align" mode).
+func (e *engine) clip(s *Seq, start, n int) int {
+	if e.StateGroups == 0 || !e.PrefixCaching {
+		return n
+	}
+	b := e.BlockTokens
+	end, last := start+n, s.target/b*b
+	if end < last {
+		end = end / b * b
+	}
+	stop := end
+	inside := func(at int) {
+		if start < at && at < stop {
+			stop = at
+		}
+	}
+	if boundary := (start/b + 1) * b; start%b != 0 && boundary <= last {
+		inside(boundary)
+	}
+	inside(last)
+	inside(s.junction / b * b)
+	return max(stop-start, 0)
+}
+
+func (e *engine) scheduleWaiting(now simtime.Time, st *step, budget int) {
+	for e.waiting.len() > 0 && budget > 0 && len(e.running) < e.MaxNumSeqs {
+		s := e.waiting.front()
+		hit, junction := e.lookup(s)
+		if e.CountStatsAtLookup {
+			e.count(s, hit)
+		}
+		s.target, s.junction = s.known(), junction
+		n := e.clip(s, hit, e.chunk(s.target-hit, budget))
+		if n == 0 || !e.admit(s, hit, n) {
+			return
+		}
+		if !e.CountStatsAtLookup {
+			e.count(s, hit)
+		}
+		e.waiting.popFront()
+		s.state = running
+		if s.Scheduled == simtime.Never {
+			s.Scheduled, s.Cached = now, min(hit, s.Prompt)
+		}
+		e.running = append(e.running, s)
+		e.add(st, s, n)
+		budget -= n
+	}
+}
+
+// count adds a lookup to the prefix-cache statistics; those of preempted
+// sequences are kept apart by vLLM and not exported.
+func (e *engine) count(s *Seq, hit int) {
+	if s.Preemptions == 0 && e.PrefixCaching {
+		e.stats.QueryTokens += int64(s.known())
+		e.stats.HitTokens += int64(hit)
+	}
+}
+
+// add puts n tokens of s into the step.
+func (e *engine) add(st *step, s *Seq, n int) {
+	decode := s.computed >= s.target
+	if decode {
+		st.work.AddDecode(s.computed + n)
+	} else {
+		st.work.AddPrefill(s.computed, n)
+	}
+	s.computed += n
+	emits := s.computed >= s.target
+	if emits {
+		s.scheduled++
+	}
+	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, emits: emits})
+}
+
+// lookup finds the longest cached prefix of a waiting sequence, in tokens, and
+// the junction. At least one token is always computed. Attention is scanned
+// from the start; of the states one suffices, the latest that all groups hold
+// inside what attention has.
+func (e *engine) lookup(s *Seq) (hit, junction int) {
+	if !e.PrefixCaching {
+		return 0, 0
+	}
+	limit := min((s.known()-1)/e.BlockTokens, len(s.Hashes))
+	attn := 0
+	for attn < limit && e.pool.lookup(e.attention(), s.Hashes[attn]) != nullBlock {
+		attn++
+	}
+	common := attn
+	for common > 0 && !e.hasState(s.Hashes[common-1]) {
+		common--
+	}
+	if common < attn {
+		junction = attn * e.BlockTokens
+	}
+	return common * e.BlockTokens, junction
+}
+
+func (e *engine) hasState(hash uint64) bool {
+	for g := range e.StateGroups {
+		if e.pool.lookup(g, hash) == nullBlock {
+			return false
+		}
+	}
+	return true
+}
+
+// admit gives a waiting sequence its cached prefix of hit tokens and blocks
+// for n more, or changes nothing and reports false.
+func (e *engine) admit(s *Seq, hit, n int) bool {
+	hits := hit / e.BlockTokens
+	if hits > 0 && e.isFresh(s.Hashes[hits-1]) {
+		return false // the state is written by this very step
+	}
+	// The whole prompt must fit (scheduler_reserve_full_isl), not just the chunk.
+	if e.needed(s, hits, s.target) > e.pool.free {
+		return false
+	}
+	for i := range hits {
+		id := e.pool.lookup(e.attention(), s.Hashes[i])
+		e.pool.touch(id)
+		s.attn = append(s.attn, id)
+	}
+	if hits > 0 && e.StateGroups > 0 {
+		st := e.appendState(s, hits-1)
+		for g := range st.blocks {
+			st.blocks[g] = e.pool.lookup(g, s.Hashes[hits-1])
+			e.pool.touch(st.blocks[g])
+		}
+	}
+	s.computed, s.processed, s.cached = hit, hit, hits
+	e.grow(s, hit+n)
+	return true
+}
+
+func (e *engine) isFresh(hash uint64) bool {
+	for _, h := range e.freshStates {
+		if h == hash {
+			return true
+		}
+	}
+	return false
+}
+
+// needed is the number of free blocks that s takes to hold tokens in all, with
+// its first hits blocks from the cache: cached blocks that nobody holds leave
+// the free queue too.
+func (e *engine) needed(s *Seq, hits, tokens int) int {
+	blocks := (tokens + e.BlockTokens - 1) / e.BlockTokens
+	n := max(blocks-max(len(s.attn), hits), 0)
+	if e.StateGroups > 0 && blocks > max(s.statePositions(), hits) {
+		n += e.StateGroups
+	}
+	for i := range hits {
+		n += e.idle(e.pool.lookup(e.attention(), s.Hashes[i]))
+	}
+	if hits > 0 {
+		for g := range e.StateGroups {
+			n += e.idle(e.pool.lookup(g, s.Hashes[hits-1]))
+		}
+	}
+	return n
+}
+
+func (e *engine) idle(id int32) int {
+	if e.pool.blocks[id].ref == 0 {
+		return 1
+	}
+	return 0
+}
+
+// statePositions is the number of block-sized stretches up to the running state.
+func (s *Seq) statePositions() int {
+	if len(s.states) == 0 {
+		return 0
+	}
+	return s.states[len(s.states)-1].pos + 1
+}
+
+// extend gives a running sequence blocks for n more tokens, or reports false.
+func (e *engine) extend(s *Seq, n int) bool {
+	e.dropStates(s)
+	if e.needed(s, 0, s.computed+n) > e.pool.free {
+		return false
+	}
+	e.grow(s, s.computed+n)
+	return true
+}
+
+// dropStates releases the states that the sequence has moved past: those below
+// the running one whose stretch is wholly processed, not merely scheduled.
+func (e *engine) dropStates(s *Seq) {
+	for len(s.states) > 1 && (s.states[0].pos+1)*e.BlockTokens < s.processed {
+		first := s.states[0]
+		for _, id := range first.blocks {
+			e.pool.release(id)
+		}
+		e.spare = append(e.spare, first.blocks)
+		copy(s.states, s.states[1:])
+		s.states = s.states[:len(s.states)-1]
+	}
+}
+
+// grow allocates the blocks for tokens in all and registers those that are
+// full in the hash table, before the step has run.
+func (e *engine) grow(s *Seq, tokens int) {
+	blocks := (tokens + e.BlockTokens - 1) / e.BlockTokens
+	if e.StateGroups > 0 && blocks > s.statePositions() {
+		st := e.appendState(s, blocks-1)
+		for g := range st.blocks {
+			st.blocks[g] = e.pool.take()
+		}
+	}
+	for len(s.attn) < blocks {
+		s.attn = append(s.attn, e.pool.take())
+	}
+	if e.PrefixCaching {
+		e.register(s, min(tokens, s.known())/e.BlockTokens)
+	}
+}
+
+func (e *engine) appendState(s *Seq, pos int) *stateBlocks {
+	var ids []int32
+	if n := len(e.spare); n > 0 {
+		ids, e.spare = e.spare[n-1], e.spare[:n-1]
+	} else {
+		ids = make([]int32, e.StateGroups)
+	}
+	s.states = append(s.states, stateBlocks{pos: pos, blocks: ids})
+	return &s.states[len(s.states)-1]
+}
+
+// register enters the blocks up to the full-th into the hash table; states
+// exist only where a chunk ended.
+func (e *engine) register(s *Seq, full int) {
+	full = min(full, len(s.Hashes))
+	if full <= s.cached {
+		return
+	}
+	for _, st := range s.states {
+		if st.pos < s.cached || st.pos >= full {
+			continue
+		}
+		for g, id := range st.blocks {
+			e.pool.cache(id, g, s.Hashes[st.pos])
+		}
+		e.freshStates = append(e.freshStates, s.Hashes[st.pos])
+	}
+	for i := s.cached; i < full; i++ {
+		e.pool.cache(s.attn[i], e.attention(), s.Hashes[i])
+	}
+	s.cached = full
+}
+
+// preempt sends a running sequence, already taken out of the batch, back to
+// the front of the queue to be computed again.
+func (e *engine) preempt(s *Seq) {
+	e.freeBlocks(s)
+	s.computed, s.processed, s.scheduled, s.cached = 0, 0, s.Outputs, 0
+	s.epoch++
+	s.Preemptions++
+	s.state = waiting
+	e.stats.Preemptions++
+	e.waiting.pushFront(s)
+}
+
+// freeBlocks releases everything s holds, group by group and tail first, so
+// that the tail is evicted before the head.
+func (e *engine) freeBlocks(s *Seq) {
+	for g := range e.StateGroups {
+		for i := len(s.states) - 1; i >= 0; i-- {
+			e.pool.release(s.states[i].blocks[g])
+		}
+	}
+	for _, st := range s.states {
+		e.spare = append(e.spare, st.blocks)
+	}
+	for i := len(s.attn) - 1; i >= 0; i-- {
+		e.pool.release(s.attn[i])
+	}
+	s.attn, s.states = s.attn[:0], s.states[:0]
+}
+
+// finish takes the results of a step that has ended, and hands each sequence
+// that is complete to done.
+func (e *engine) finish(st *step, done func(*Seq)) {
+	for _, it := range st.items {
+		s := it.seq
+		if s.state == ended {
+			continue // aborted while its step was running
+		}
+		if it.epoch == s.epoch {
+			s.processed += it.n
+		}
+		if !it.emits {
+			continue
+		}
+		if s.Outputs++; s.Outputs == 1 {
+			s.First = st.end
+			e.stats.PromptTokens += int64(s.Prompt)
+		}
+		s.Last = st.end
+		e.stats.OutputTokens++
+		if s.Outputs == s.Output {
+			e.remove(s)
+			done(s)
+		}
+	}
+}
+
+// remove takes s out of the engine, whatever it is doing.
+func (e *engine) remove(s *Seq) {
+	switch s.state {
+	case waiting:
+		e.waiting.remove(s)
+	case running:
+		for i, r := range e.running {
+			if r == s {
+				e.running = append(e.running[:i], e.running[i+1:]...)
+				break
+			}
+		}
+	}
+	e.freeBlocks(s)
+	s.state = ended
+}
+
+// Validate reports what is wrong with the limits, or nil.
+func (l Limits) Validate() error {
+	for _, c := range []struct {
+		name  string
+		value int
+		least int
+	}{
+		{"max_model_len", l.MaxModelLen, 1},
+		{"max_num_seqs", l.MaxNumSeqs, 1},
+		{"max_num_batched_tokens", l.MaxBatchedTokens, 1},
+		{"long_prefill_token_threshold", l.LongPrefillTokens, 0},
+		{"block_tokens", l.BlockTokens, 1},
+		{"blocks", l.Blocks, 2},
+		{"state_groups", l.StateGroups, 0},
+	} {
+		if c.value < c.least || c.value > 1<<30 {
+			return fmt.Errorf("%s = %d: allowed is %d to %d", c.name, c.value, c.least, 1<<30)
+		}
+	}
+	if l.StateGroups > 0 && l.PrefixCaching && l.MaxBatchedTokens < l.BlockTokens {
+		return fmt.Errorf("max_num_batched_tokens = %d: a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.MaxBatchedTokens, l.BlockTokens)
+	}
+	if most := (l.MaxModelLen+l.BlockTokens-1)/l.BlockTokens + 2*l.StateGroups; most > l.Blocks-1 {
+		return fmt.Errorf("blocks = %d: one request of max_model_len needs %d besides the null block", l.Blocks, most)
+	}
+	return nil
+}

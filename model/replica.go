@@ -1,0 +1,169 @@
+// Package model is one replica: a vLLM V1 engine's scheduler, KV block pool and
+// prefix cache, and the cost model that gives each step its duration.
+//
+// A Replica is a pure state machine. It is told what happens and when, and
+// answers when something will next happen; it reads no clock and does no I/O.
+package model
+
+import "fleetsim/simtime"
+
+// A Replica is one engine with its steps in flight.
+type Replica struct {
+	engine *engine
+	cost   CostModel
+	slow   Ratio
+
+	steps    []step // ring of scheduled steps, oldest at first
+	first    int
+	inFlight int
+	lastEnd  simtime.Time // end of the latest scheduled step
+
+	unseen int // arrivals since the scheduler last looked at its input
+	gauges Gauges
+	peak   Gauges
+}
+
+// A Ratio is an exact factor on step times; the zero value is 1.
+type Ratio struct{ Num, Den int64 }
+
+func (r Ratio) of(t simtime.Time) simtime.Time {
+	if r.Den == 0 {
+		return t
+	}
+	return simtime.Time(int64(t)/r.Den*r.Num + int64(t)%r.Den*r.Num/r.Den)
+}
+
+// Gauges are what an engine exports; it refreshes them when it has taken a
+// step's results, so between steps they lag and in idle they freeze.
+type Gauges struct {
+	Running    int // vllm:num_requests_running
+	Waiting    int // vllm:num_requests_waiting
+	UsedBlocks int // of Limits.Blocks-1: vllm:kv_cache_usage_perc
+}
+
+// NewReplica returns an idle replica with an empty cache.
+func NewReplica(l Limits, c CostModel) *Replica {
+	depth := 1
+	if l.AsyncScheduling {
+		depth = 2
+	}
+	return &Replica{engine: newEngine(l), cost: c, steps: make([]step, depth)}
+}
+
+// Limits are the engine's settings.
+func (r *Replica) Limits() Limits { return r.engine.Limits }
+
+// Stats are the engine's counters.
+func (r *Replica) Stats() Stats {
+	s := r.engine.stats
+	s.Evictions = r.engine.pool.evicts
+	return s
+}
+
+// Gauges are the engine's gauges as last refreshed.
+func (r *Replica) Gauges() Gauges { return r.gauges }
+
+// Peak is, field by field, the highest value that the gauges have had.
+func (r *Replica) Peak() Gauges { return r.peak }
+
+// SetSpeed multiplies the duration of every step scheduled from now on.
+func (r *Replica) SetSpeed(slow Ratio) { r.slow = slow }
+
+// Fits reports whether a request of prompt and output tokens is within
+// max-model-len; the front end refuses a longer one with HTTP 400.
+func (r *Replica) Fits(prompt, output int) bool { return prompt+output <= r.engine.MaxModelLen }
+
+// Add queues s, which the engine sees when it next schedules: at once if it is
+// idle, else at the first step end at or after now.
+func (r *Replica) Add(now simtime.Time, s *Seq) {
+	s.reset(now)
+	r.engine.waiting.pushBack(s)
+	r.unseen++
+	if r.inFlight == 0 {
+		r.fill(now)
+	}
+}
+
+// Next is when the oldest step in flight ends, or Never.
+func (r *Replica) Next() simtime.Time {
+	if r.inFlight == 0 {
+		return simtime.Never
+	}
+	return r.steps[r.first].end
+}
+
+// Advance takes the results of the step that ends at Next and schedules
+// further ones. It calls done for each sequence that is complete.
+func (r *Replica) Advance(done func(*Seq)) {
+	st := &r.steps[r.first]
+	now := st.end
+	r.engine.finish(st, done)
+	r.first = (r.first + 1) % len(r.steps)
+	r.inFlight--
+	r.refresh()
+	r.fill(now)
+}
+
+// fill schedules steps until the pipeline is full or there is nothing to do.
+func (r *Replica) fill(now simtime.Time) {
+	for r.inFlight < len(r.steps) {
+		st := &r.steps[(r.first+r.inFlight)%len(r.steps)]
+		r.unseen = 0
+		if !r.engine.schedule(now, st) {
+			return
+		}
+		st.end = max(now, r.lastEnd) + r.slow.of(r.cost.Step(st.work))
+		r.lastEnd = st.end
+		r.inFlight++
+	}
+}
+
+func (r *Replica) refresh() {
+	g := Gauges{Running: len(r.engine.running), Waiting: r.engine.waiting.len() - r.unseen, UsedBlocks: r.engine.pool.used()}
+	r.gauges = g
+	r.peak.Running = max(r.peak.Running, g.Running)
+	r.peak.Waiting = max(r.peak.Waiting, g.Waiting)
+	r.peak.UsedBlocks = max(r.peak.UsedBlocks, g.UsedBlocks)
+}
+
+// Abort ends s, freeing its slot and blocks; a step in flight that holds it
+// runs on and its output is discarded. It reports whether s was unfinished.
+func (r *Replica) Abort(s *Seq) bool {
+	if s.state == ended {
+		return false
+	}
+	r.engine.remove(s)
+	return true
+}
+
+// Unfinished calls f for every sequence in the engine: the running ones in
+// order of admission, then the waiting ones in queue order.
+func (r *Replica) Unfinished(f func(*Seq)) {
+	for _, s := range r.engine.running {
+		f(s)
+	}
+	for i := range r.engine.waiting.len() {
+		f(r.engine.waiting.at(i))
+	}
+}
+
+// ResetPrefixCache forgets all cached content and reports true, or, while any
+// block is held, changes nothing and reports false (POST /reset_prefix_cache).
+func (r *Replica) ResetPrefixCache() bool { return r.engine.pool.reset() }
+
+// Prime leaves the cache as if a request with these block hashes and prompt
+// length had been served alone: its blocks cached and idle, its states where
+// its chunks ended. Statistics and gauges are as before. The replica must be
+// idle.
+func (r *Replica) Prime(prompt int, hashes []uint64) {
+	s := &Seq{Prompt: prompt, Output: 1, Hashes: hashes}
+	s.reset(0)
+	stats := r.engine.stats
+	r.engine.waiting.pushBack(s)
+	var st step
+	for s.state != ended {
+		r.engine.schedule(0, &st)
+		r.engine.finish(&st, func(*Seq) {})
+	}
+	r.engine.stats = stats
+}
