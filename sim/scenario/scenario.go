@@ -2,11 +2,6 @@
 // Scenario out, with every problem reported at its line.
 package scenario
 
-import "fleetsim/simtime"
-
-// A Duration is a span written with its unit ("1.5s", "150ms", "20m").
-type Duration struct{ simtime.Time }
-
 // A Scenario is one experiment: a cluster, its load and the policies to try on
 // it. Zero values are filled in by Load, so a Scenario from Load is complete.
 type Scenario struct {

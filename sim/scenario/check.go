@@ -1,0 +1,476 @@
+package scenario
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fleetsim/sim/scenario/strict"
+	"fleetsim/simtime"
+)
+
+// The largest numbers that a scenario may ask for. They keep sums and products
+// inside an int64 and a slip of the finger from filling the memory.
+const (
+	maxReplicas = 10_000
+	maxRequests = 100_000_000
+	maxFamilies = 1_000_000
+	maxTokens   = 100_000_000 // of a prompt, an output or a limit of the engine
+	maxRate     = 1e6         // a second
+)
+
+// The names that settings may have.
+var (
+	processes     = [...]string{"constant", "poisson", "gamma"}
+	engineCaches  = [...]string{"cold", "all", "owners"}
+	routerIndexes = [...]string{"cold", "owners"}
+	strategies    = [...]string{"kpa", "apa", "hpa"}
+	distributions = [...]string{"constant", "uniform", "normal", "lognormal", "exponential"}
+	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow"}
+)
+
+// A checker collects what is wrong with the values of a scenario beyond their
+// types.
+type checker struct {
+	doc      *strict.Doc
+	problems Problems
+}
+
+// bad adds a problem, unless one is known with the same value or a part of it:
+// then this one is most likely its consequence.
+func (c *checker) bad(p strict.Path, format string, args ...any) {
+	known := slices.ContainsFunc(c.problems, func(q Problem) bool { return q.Path.Overlaps(p) })
+	if !known {
+		c.problems = append(c.problems, c.doc.Problem(p, format, args...))
+	}
+}
+
+func (c *checker) count(p strict.Path, n, lo, hi int) {
+	if n < lo || n > hi {
+		c.bad(p, "%s must be a whole number from %d to %d, not %d", p, lo, hi, n)
+	}
+}
+
+func (c *checker) optionalCount(p strict.Path, n *int, lo, hi int) {
+	if n != nil {
+		c.count(p, *n, lo, hi)
+	}
+}
+
+func (c *checker) number(p strict.Path, x, lo, hi float64) {
+	if x < lo || x > hi {
+		c.bad(p, "%s must be from %g to %g, not %g", p, lo, hi, x)
+	}
+}
+
+func (c *checker) positive(p strict.Path, x, hi float64) {
+	if x <= 0 || x > hi {
+		c.bad(p, "%s must be above 0 and at most %g, not %g", p, hi, x)
+	}
+}
+
+func (c *checker) positiveSpan(p strict.Path, d Duration) {
+	if d.Time <= 0 {
+		c.bad(p, "%s must be longer than 0s", p)
+	}
+}
+
+func (c *checker) oneOf(p strict.Path, name string, known []string) {
+	if !slices.Contains(known, name) {
+		c.bad(p, "%s %q is unknown%s", p, name, strict.Suggest(name, known))
+	}
+}
+
+func (c *checker) scenario(sc *Scenario) {
+	if sc.Name == "" {
+		c.bad("name", "name must not be empty")
+	}
+	if sc.Profile == "" {
+		c.bad("profile", "profile must name a built-in profile or a file")
+	}
+	c.policies(sc.Policies)
+	c.cluster(&sc.Cluster)
+	c.engine(&sc.Engine)
+	c.workload(&sc.Workload)
+	c.router(&sc.Router)
+	c.start(sc)
+	c.admission(&sc.Admission)
+	c.autoscale(sc)
+	c.lifecycle(&sc.Lifecycle)
+	c.faults(sc)
+	c.positiveSpan("observe.snapshot_interval", sc.Observe.SnapshotInterval)
+}
+
+func (c *checker) policies(policies []string) {
+	if len(policies) == 0 {
+		c.bad("policies", "policies must list at least one of %s", strings.Join(policyNames(), ", "))
+	}
+	for i, policy := range policies {
+		p := strict.Path("policies").Index(i)
+		if msg := checkPolicy(policy); msg != "" {
+			c.bad(p, "%s", msg)
+		}
+		if slices.Contains(policies[:i], policy) {
+			c.bad(p, "policy %q is listed twice", policy)
+		}
+	}
+}
+
+func (c *checker) cluster(cl *Cluster) {
+	c.count("cluster.replicas", cl.Replicas, 1, maxReplicas)
+	c.count("cluster.gpus", cl.GPUs, 0, maxReplicas)
+	if cl.GPUs > 0 && cl.GPUs < cl.Replicas {
+		c.bad("cluster.gpus", "cluster.gpus is %d, too few for %d replicas; allowed: at least one each, or 0 for no limit", cl.GPUs, cl.Replicas)
+	}
+	for i, name := range cl.Names {
+		p := strict.Path("cluster.names").Index(i)
+		if name == "" {
+			c.bad(p, "a replica's name must not be empty")
+		}
+		if slices.Contains(cl.Names[:i], name) {
+			c.bad(p, "the name %q is given to two replicas", name)
+		}
+		if n, ok := podNumber(name); ok && n >= len(cl.Names) && n < maxReplicas {
+			c.bad(p, "the name %q belongs to replica %d, which has no name of its own", name, n)
+		}
+	}
+}
+
+// podNumber is the number of the replica that would be called name by default.
+func podNumber(name string) (n int, ok bool) {
+	digits, ok := strings.CutPrefix(name, "pod-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && podName(n) == name
+}
+
+func (c *checker) engine(e *EngineOverrides) {
+	c.optionalCount("engine.max_num_seqs", e.MaxNumSeqs, 1, maxTokens)
+	c.optionalCount("engine.max_num_batched_tokens", e.MaxNumBatchedTokens, 1, maxTokens)
+	c.optionalCount("engine.max_model_len", e.MaxModelLen, 1, maxTokens)
+	c.optionalCount("engine.block_tokens", e.BlockTokens, 1, maxTokens)
+	c.optionalCount("engine.blocks", e.Blocks, 2, maxTokens)
+}
+
+func (c *checker) workload(w *Workload) {
+	c.count("workload.requests", w.Requests, 0, maxRequests)
+	c.count("workload.output_tokens", w.Output, 1, maxTokens)
+	c.count("workload.in_flight_cap", w.InFlightCap, 0, maxRequests)
+	c.load(w)
+	c.prompt(w)
+	c.tenants(w.Tenants)
+	c.retry(&w.Retry)
+	c.number("workload.cancel.fraction", w.Cancel.Fraction, 0, 1)
+	if w.Cancel.Fraction > 0 {
+		c.positiveSpan("workload.cancel.after", w.Cancel.After)
+	}
+}
+
+// load checks that there is exactly one source of requests, and that one.
+func (c *checker) load(w *Workload) {
+	kinds := 0
+	if w.Arrivals != nil {
+		kinds++
+		c.arrivals(w)
+	}
+	if w.ClosedLoop != nil {
+		kinds++
+		c.closedLoop(w)
+	}
+	if w.Trace != nil {
+		kinds++
+		c.trace(w.Trace)
+	}
+	switch {
+	case kinds == 0:
+		c.bad("workload", "the workload has no load; allowed: exactly one of [workload.arrivals], [workload.closed_loop] and [workload.trace]")
+	case kinds > 1:
+		c.bad("workload", "the workload has %d loads; allowed: exactly one of [workload.arrivals], [workload.closed_loop] and [workload.trace]", kinds)
+	}
+}
+
+func (c *checker) arrivals(w *Workload) {
+	const p = strict.Path("workload.arrivals")
+	a := w.Arrivals
+	if a.Process != "" {
+		c.oneOf(p.Key("process"), a.Process, processes[:])
+	}
+	if a.Burstiness != 0 {
+		c.positive(p.Key("burstiness"), a.Burstiness, 1e6)
+		if a.Process != "gamma" {
+			c.bad(p.Key("burstiness"), `%s.burstiness is for process = "gamma" only`, p)
+		}
+	}
+	if len(a.Stages) > 0 {
+		c.stages(w)
+		return
+	}
+	c.positive(p.Key("rate_per_second"), a.Rate, maxRate)
+	if w.Requests == 0 {
+		c.bad("workload.requests", "workload.requests must be at least 1 where the rate has no stages to end it")
+	}
+}
+
+func (c *checker) stages(w *Workload) {
+	const p = strict.Path("workload.arrivals")
+	if w.Arrivals.Rate != 0 {
+		c.bad(p.Key("rate_per_second"), "%s has both rate_per_second and stages; allowed: one of them", p)
+	}
+	var total simtime.Time
+	arrivals := 0.0
+	for i, s := range w.Arrivals.Stages {
+		stage := p.Key("stages").Index(i)
+		c.positiveSpan(stage.Key("duration"), s.Duration)
+		c.number(stage.Key("rate_per_second"), s.Rate, 0, maxRate)
+		total = min(total+s.Duration.Time, yearOfTicks+1)
+		arrivals += s.Duration.Seconds() * s.Rate
+	}
+	if total > yearOfTicks {
+		c.bad(p.Key("stages"), "the stages must end within a year")
+	}
+	if arrivals > maxRequests {
+		c.bad(p.Key("stages"), "the stages hold %.0f arrivals; allowed: at most %d", arrivals, maxRequests)
+	}
+}
+
+const yearOfTicks = simtime.Time(maxDuration/time.Nanosecond) * simtime.Nanosecond
+
+func (c *checker) closedLoop(w *Workload) {
+	const p = strict.Path("workload.closed_loop")
+	c.count(p.Key("concurrency"), w.ClosedLoop.Concurrency, 1, maxFamilies)
+	if w.ClosedLoop.Duration.Time == 0 && w.Requests == 0 {
+		c.bad(p, "%s never ends; give it a duration, or workload.requests", p)
+	}
+}
+
+func (c *checker) trace(t *Trace) {
+	if t.Path == "" {
+		c.bad("workload.trace.path", "workload.trace.path must name a file")
+	}
+}
+
+func (c *checker) prompt(w *Workload) {
+	const p = strict.Path("workload.prompt")
+	pr := &w.Prompt
+	c.count(p.Key("families"), pr.Families, 0, maxFamilies)
+	c.number(p.Key("hot_fraction"), pr.HotFraction, 0, 1)
+	if pr.HotFraction > 0 && pr.HotFraction < 1 && pr.Families < 2 {
+		c.bad(p.Key("hot_fraction"), "%s.hot_fraction needs at least 2 families, not %d", p, pr.Families)
+	}
+	c.familyOrder(w)
+	for _, part := range []struct {
+		key string
+		n   int
+	}{
+		{"salt_chars", pr.SaltChars}, {"salt_tokens", pr.SaltTokens},
+		{"head_chars", pr.HeadChars}, {"head_tokens", pr.HeadTokens},
+		{"body_repeat", pr.BodyRepeat}, {"body_chars", pr.BodyChars}, {"body_tokens", pr.BodyTokens},
+		{"question_chars", pr.QuestionChars}, {"question_tokens", pr.QuestionTokens},
+	} {
+		c.count(p.Key(part.key), part.n, 0, maxTokens)
+	}
+	c.count(p.Key("salt_tokens_spread"), pr.SaltTokensSpread, 0, max(0, min(pr.SaltTokens, maxTokens)))
+	c.bodyLength(p.Key("body_repeat"), pr, pr.BodyRepeat)
+	for i, t := range w.Tenants {
+		if t.BodyRepeat != nil {
+			c.bodyLength(strict.Path("workload.tenants").Index(i).Key("body_repeat"), pr, *t.BodyRepeat)
+		}
+	}
+}
+
+func (c *checker) bodyLength(p strict.Path, pr *Prompt, repeat int) {
+	c.count(p, repeat, 0, maxTokens)
+	if longest := max(pr.BodyTokens, pr.BodyChars); longest > 0 && longest <= maxTokens && repeat > maxTokens/longest {
+		c.bad(p, "%s makes a prompt of over %d tokens or characters", p, maxTokens)
+	}
+}
+
+func (c *checker) familyOrder(w *Workload) {
+	const p = strict.Path("workload.prompt.family_order")
+	order := w.Prompt.FamilyOrder
+	if order == nil {
+		return
+	}
+	if len(order) != w.Requests {
+		c.bad(p, "%s lists %d families for workload.requests = %d; allowed: one for each request", p, len(order), w.Requests)
+	}
+	for i, f := range order {
+		if f < 0 || f >= w.Prompt.Families {
+			c.bad(p.Index(i), "%s names family %d; allowed: 0 to families - 1 = %d", p.Index(i), f, w.Prompt.Families-1)
+		}
+	}
+}
+
+func (c *checker) tenants(tenants []Tenant) {
+	for i, t := range tenants {
+		p := strict.Path("workload.tenants").Index(i)
+		if t.Name == "" {
+			c.bad(p.Key("name"), "%s must have a name", p)
+		}
+		if slices.ContainsFunc(tenants[:i], func(u Tenant) bool { return u.Name == t.Name }) {
+			c.bad(p.Key("name"), "the name %q is given to two tenants", t.Name)
+		}
+		c.optionalCount(p.Key("output_tokens"), t.Output, 1, maxTokens)
+		if t.Quota != nil && (*t.Quota < 1 || *t.Quota > maxRequests) {
+			c.bad(p.Key("quota"), "%s.quota must be from 1 to %d, not %d; leave it out for no quota", p, maxRequests, *t.Quota)
+		}
+	}
+}
+
+func (c *checker) retry(r *Retry) {
+	const p = strict.Path("workload.retry")
+	c.count(p.Key("max_attempts"), r.MaxAttempts, 0, 1000)
+	c.number(p.Key("jitter"), r.Jitter, 0, 1)
+	c.number(p.Key("budget"), r.Budget, 0, 1000)
+	if r.MaxBackOff.Time > 0 && r.MaxBackOff.Time < r.BackOff.Time {
+		c.bad(p.Key("max_back_off"), "%s.max_back_off must not be shorter than back_off, %v", p, r.BackOff)
+	}
+}
+
+func (c *checker) router(r *Router) {
+	c.count("router.gateways", r.Gateways, 1, maxReplicas)
+	c.positiveSpan("router.metrics_interval", r.MetricsInterval)
+}
+
+func (c *checker) start(sc *Scenario) {
+	s, families := &sc.Start, sc.Workload.Prompt.Families
+	c.oneOf("start.engine_cache", s.EngineCache, engineCaches[:])
+	c.oneOf("start.router_index", s.RouterIndex, routerIndexes[:])
+	if families == 0 && s.EngineCache != "cold" {
+		c.bad("start.engine_cache", `start.engine_cache must be "cold" where workload.prompt.families is 0`)
+	}
+	if families == 0 && s.RouterIndex != "cold" {
+		c.bad("start.router_index", `start.router_index must be "cold" where workload.prompt.families is 0`)
+	}
+	if len(s.Owners) > families {
+		c.bad("start.owners", "start.owners lists %d families; allowed: at most workload.prompt.families = %d", len(s.Owners), families)
+	}
+	ready := readyNames(&sc.Cluster)
+	for f, owners := range s.Owners {
+		for i, owner := range owners {
+			p := strict.Path("start.owners").Index(f).Index(i)
+			c.replica(p, owner, ready)
+			if slices.Contains(owners[:i], owner) {
+				c.bad(p, "%s names %q twice", p, owner)
+			}
+		}
+	}
+	for _, name := range sortedKeys(s.Spare) {
+		p := strict.Path("start.spare").Key(name)
+		c.replica(p, name, ready)
+		c.count(p, s.Spare[name], 0, maxFamilies)
+	}
+}
+
+// readyNames is the names of the replicas that are ready at the start.
+func readyNames(cl *Cluster) []string {
+	if cl.Replicas < 1 || cl.Replicas > maxReplicas {
+		return cl.Names
+	}
+	return replicaNames(*cl)[:cl.Replicas]
+}
+
+func (c *checker) replica(p strict.Path, name string, known []string) {
+	if !slices.Contains(known, name) {
+		c.bad(p, "no replica is called %q%s", name, strict.Suggest(name, known))
+	}
+}
+
+func (c *checker) admission(a *Admission) {
+	c.count("admission.quota", a.Quota, 0, maxRequests)
+	c.count("admission.proxies", a.Proxies, 1, maxReplicas)
+	c.count("admission.queue_length", a.QueueLength, 0, maxRequests)
+	c.number("admission.rate_per_second", a.Rate, 0, maxRate)
+	c.number("admission.burst", a.Burst, 0, maxRequests)
+	if a.Rate > 0 && a.Burst < 1 {
+		c.bad("admission.burst", "admission.burst must be at least 1 with a rate, or no request ever passes; it is %g", a.Burst)
+	}
+}
+
+func (c *checker) autoscale(sc *Scenario) {
+	const p = strict.Path("autoscale")
+	a := &sc.Autoscale
+	if a.Strategy == "" {
+		if c.doc.Has(p) {
+			c.bad(p, "[autoscale] needs a strategy%s", strict.Suggest("", strategies[:]))
+		}
+		return
+	}
+	c.oneOf(p.Key("strategy"), a.Strategy, strategies[:])
+	c.count(p.Key("min_replicas"), a.Min, 0, maxReplicas)
+	c.count(p.Key("max_replicas"), a.Max, max(1, a.Min), maxReplicas)
+	if a.Metric == "" {
+		c.bad(p.Key("metric"), "autoscale.metric must name the metric that is scaled on, such as num_requests_waiting")
+	}
+	c.positive(p.Key("target"), a.Target, 1e12)
+	c.positiveSpan(p.Key("interval"), a.Interval)
+	for i, s := range a.PreScale {
+		q := p.Key("pre_scale").Index(i)
+		c.count(q.Key("replicas"), s.Replicas, 0, max(a.Max, 0))
+		if i > 0 && s.At.Time <= a.PreScale[i-1].At.Time {
+			c.bad(q.Key("at"), "%s.at must be later than the one before, %v", q, a.PreScale[i-1].At)
+		}
+	}
+	c.annotations(a.Annotations)
+}
+
+func (c *checker) lifecycle(l *Lifecycle) {
+	for _, s := range []struct {
+		key  string
+		span Span
+	}{
+		{"schedule", l.Schedule}, {"image_pull", l.ImagePull}, {"model_load", l.ModelLoad},
+		{"compile", l.Compile}, {"readiness", l.Readiness},
+	} {
+		c.span(strict.Path("lifecycle").Key(s.key), s.span)
+	}
+}
+
+func (c *checker) span(p strict.Path, s Span) {
+	if s.Distribution != "" {
+		c.oneOf(p.Key("distribution"), s.Distribution, distributions[:])
+	}
+	switch s.Distribution {
+	case "", "constant", "exponential":
+		if s.SD.Time > 0 {
+			c.bad(p.Key("sd"), `%s.sd is for distribution = "uniform", "normal" or "lognormal"`, p)
+		}
+	case "lognormal":
+		if s.SD.Time > 0 {
+			c.positiveSpan(p.Key("mean"), s.Mean)
+		}
+	}
+}
+
+func (c *checker) faults(sc *Scenario) {
+	known := faultTargets(sc)
+	for i, f := range sc.Faults {
+		p := strict.Path("faults").Index(i)
+		c.oneOf(p.Key("kind"), f.Kind, faultKinds[:])
+		c.replica(p.Key("replica"), f.Replica, known)
+		switch {
+		case f.Kind == "slow":
+			c.positive(p.Key("factor"), f.Factor, 1e6)
+		case f.Factor != 0:
+			c.bad(p.Key("factor"), `%s.factor is for kind = "slow" only`, p)
+		}
+		if f.Duration.Time > 0 && f.Kind != "slow" && f.Kind != "crash" {
+			c.bad(p.Key("duration"), `%s.duration is for kind = "slow" or "crash" only`, p)
+		}
+	}
+}
+
+// faultTargets is the names of all replicas that can come to be.
+func faultTargets(sc *Scenario) []string {
+	cl := sc.Cluster
+	if sc.Autoscale.Strategy != "" {
+		cl.Replicas = max(cl.Replicas, sc.Autoscale.Max)
+	}
+	if cl.Replicas < 1 || cl.Replicas > maxReplicas {
+		return cl.Names
+	}
+	return replicaNames(cl)
+}

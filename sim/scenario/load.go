@@ -1,0 +1,134 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"fleetsim/scenarios"
+	"fleetsim/sim/scenario/strict"
+)
+
+// Problems is everything wrong with a scenario or study, each with its place.
+type Problems = strict.Problems
+
+// A Problem is one of Problems.
+type Problem = strict.Problem
+
+// Load reads the scenario in a file, or the embedded one of that name. The
+// error is Problems when the scenario was found but is wrong.
+func Load(nameOrPath string) (*Scenario, error) { return LoadWith(nameOrPath, nil) }
+
+// LoadWith is Load with values overridden before they are checked. Each of
+// sets is "path.to.key=value": keys as in the file, an index for an element of
+// an array, and a TOML value or plain text.
+func LoadWith(nameOrPath string, sets []string) (*Scenario, error) {
+	file, data, err := Open(nameOrPath)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWith(file, data, sets)
+}
+
+// Parse reads a scenario from data, called name in messages. The error is
+// Problems.
+func Parse(name string, data []byte) (*Scenario, error) { return ParseWith(name, data, nil) }
+
+// ParseWith is Parse with values overridden as by LoadWith.
+func ParseWith(name string, data []byte, sets []string) (*Scenario, error) {
+	doc, err := strict.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Has("phases") {
+		return nil, Problems{doc.Problem("phases", "this is a study, a list of phases, not a scenario; sim compare runs it")}
+	}
+	problems := override(doc, sets)
+	sc, more := read(doc)
+	if err := append(problems, more...).Err(); err != nil {
+		return nil, err
+	}
+	return sc, nil
+}
+
+// override applies sets in order; later ones win.
+func override(doc *strict.Doc, sets []string) Problems {
+	var problems Problems
+	for _, set := range sets {
+		var bad Problems
+		if errors.As(doc.Set(set), &bad) {
+			problems = append(problems, bad...)
+		}
+	}
+	return problems
+}
+
+// read is the checked scenario in doc.
+func read(doc *strict.Doc) (*Scenario, Problems) {
+	sc := defaults(scenarioName(doc.File()))
+	c := checker{doc: doc, problems: doc.Decode(sc)}
+	c.scenario(sc)
+	if len(c.problems) > 0 {
+		return nil, c.problems
+	}
+	complete(sc)
+	return sc, nil
+}
+
+// scenarioName is the name of a scenario that does not give itself one.
+func scenarioName(file string) string {
+	return strings.TrimSuffix(path.Base(file), ".toml")
+}
+
+// Open finds a scenario or study: a file, or an embedded one when the name has
+// neither a slash nor the ending .toml. file is its name for messages.
+func Open(nameOrPath string) (file string, data []byte, err error) {
+	if strings.ContainsAny(nameOrPath, `/\`) || strings.HasSuffix(nameOrPath, ".toml") {
+		data, err = os.ReadFile(nameOrPath)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, cause(err), strings.Join(embedded(), ", "))
+		}
+		return nameOrPath, data, nil
+	}
+	data, err = scenarios.Files.ReadFile(nameOrPath + ".toml")
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: no scenario has this name%s", nameOrPath, strict.Suggest(nameOrPath, embedded()))
+	}
+	return "scenarios/" + nameOrPath + ".toml", data, nil
+}
+
+// cause is what went wrong, without the operation and the path.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// Names is the embedded scenarios, sorted; studies are not among them.
+func Names() []string {
+	return slices.DeleteFunc(embedded(), scenarios.IsStudy)
+}
+
+// StudyNames is the embedded studies, sorted.
+func StudyNames() []string {
+	return slices.DeleteFunc(embedded(), func(name string) bool { return !scenarios.IsStudy(name) })
+}
+
+func embedded() []string {
+	files, err := scenarios.Files.ReadDir(".")
+	if err != nil {
+		panic(err) // the embedded directory is always there
+	}
+	names := make([]string, 0, len(files))
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f.Name(), ".toml"))
+	}
+	slices.Sort(names)
+	return names
+}
