@@ -24,6 +24,7 @@ type Limits struct {
 // fields; the engine keeps the others up to date.
 type Seq struct {
 	ID     int      // the caller's
+	Owner  any      // the caller's
 	Prompt int      // prompt tokens, at least 1
 	Output int      // output tokens to generate, at least 1
 	Hashes []uint64 // chained hash of each full block of the prompt and its answer
@@ -68,7 +69,7 @@ func (s *Seq) known() int { return s.Prompt + s.Outputs }
 
 // reset prepares s for a run in an engine, keeping its storage.
 func (s *Seq) reset(now simtime.Time) {
-	*s = Seq{ID: s.ID, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes,
+	*s = Seq{ID: s.ID, Owner: s.Owner, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes,
 		Queued: now, Scheduled: simtime.Never, First: simtime.Never,
 		target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
 }
@@ -529,7 +530,7 @@ func (l Limits) Validate() error {
 	if l.StateGroups > 0 && l.PrefixCaching && l.MaxBatchedTokens < l.BlockTokens {
 		return fmt.Errorf("max_num_batched_tokens = %d: a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.MaxBatchedTokens, l.BlockTokens)
 	}
-	if most := (l.MaxModelLen+l.BlockTokens-1)/l.BlockTokens + 2*l.StateGroups; most > l.Blocks-1 {
+	if most := (l.MaxModelLen+l.BlockTokens-1)/l.BlockTokens + 3*l.StateGroups; most > l.Blocks-1 {
 		return fmt.Errorf("blocks = %d: one request of max_model_len needs %d besides the null block", l.Blocks, most)
 	}
 	return nil

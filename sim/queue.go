@@ -1,0 +1,89 @@
+package sim
+
+import "fleetsim/simtime"
+
+// kind is what an event does. At one instant events happen in the order of
+// their kinds: what frees comes before what takes, and an engine sees all that
+// has arrived before a step of its ends.
+type kind uint8
+
+const (
+	evStreamEnd kind = iota // the client has the end of a stream
+	evArrival               // the client is due to send
+	evRoute                 // the gateway picks a pod
+	evDeliver               // the engine receives a request
+	evStepEnd               // an engine's oldest step ends
+	evSnapshot              // the engines' gauges are read
+)
+
+// An event is something that will happen.
+type event struct {
+	at   simtime.Time
+	kind kind
+	id   int // request index or replica: the order among equals
+	req  *request
+}
+
+func (e *event) before(o *event) bool {
+	if e.at != o.at {
+		return e.at < o.at
+	}
+	if e.kind != o.kind {
+		return e.kind < o.kind
+	}
+	return e.id < o.id
+}
+
+// eventQueue is a 4-ary heap: shallower than a binary one, and a node's
+// children lie side by side.
+type eventQueue []event
+
+func (q *eventQueue) push(e event) {
+	*q = append(*q, e)
+	h := *q
+	i := len(h) - 1
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !e.before(&h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		i = parent
+	}
+	h[i] = e
+}
+
+func (q *eventQueue) pop() event {
+	h := *q
+	top, last := h[0], h[len(h)-1]
+	h[len(h)-1] = event{}
+	h = h[:len(h)-1]
+	*q = h
+	if len(h) > 0 {
+		h.sink(last)
+	}
+	return top
+}
+
+// sink puts e at the root and moves it down to its place.
+func (q eventQueue) sink(e event) {
+	i := 0
+	for {
+		child := 4*i + 1
+		if child >= len(q) {
+			break
+		}
+		least := child
+		for c := child + 1; c < min(child+4, len(q)); c++ {
+			if q[c].before(&q[least]) {
+				least = c
+			}
+		}
+		if !q[least].before(&e) {
+			break
+		}
+		q[i] = q[least]
+		i = least
+	}
+	q[i] = e
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"fleetsim/model"
+	"fleetsim/router"
+	"fleetsim/sim/record"
+	"fleetsim/simtime"
+)
+
+// recorder turns requests that have ended into records.
+type recorder struct {
+	phase    string
+	slo      record.SLO
+	overhead simtime.Time // from the end of a step to the client
+	each     func(*record.Request)
+	requests []record.Request
+	last     simtime.Time // end of the latest request
+}
+
+func newRecorder(s Setup) recorder {
+	phase := s.Phase
+	if phase == "" {
+		phase = s.Scenario.Name
+	}
+	return recorder{phase: phase, slo: slo(s.Scenario.SLO), overhead: s.Profile.ResponseOverhead, each: s.Each}
+}
+
+// dropped records an arrival that the client never sent.
+func (rc *recorder) dropped(q *request) {
+	out := rc.describe(q)
+	out.Result = record.Dropped
+	rc.add(out)
+}
+
+// ended records a request whose end the client sees at now.
+func (rc *recorder) ended(q *request, now simtime.Time) {
+	rc.last = max(rc.last, now)
+	out := rc.describe(q)
+	out.HTTPStatus = record.Some(q.status)
+	out.E2E = seconds(now - q.sent)
+	out.ErrorCategory = q.err
+	out.Result = record.Error
+	if q.replica != nil {
+		out.Replica = q.replica.name
+		out.MatchPercent = record.Some(q.decision.MatchPercent)
+		out.Selection = q.decision.Selection
+		out.Imbalanced = record.Some(q.decision.Imbalanced)
+	}
+	if q.status == 200 {
+		rc.stream(&out, q, &q.seq)
+	}
+	out.Good = record.Some(rc.slo.Good(&out))
+	rc.add(out)
+}
+
+// stream adds what the client saw of the answer.
+func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
+	out.Result = record.OK
+	out.OutputTokens = record.Some(s.Outputs)
+	out.CachedTokens = record.Some(s.Cached)
+	if s.Scheduled != simtime.Never {
+		out.QueueSeconds = seconds(s.Scheduled - s.Queued)
+	}
+	if s.First != simtime.Never {
+		out.TTFT = seconds(s.First + rc.overhead - q.sent)
+		out.TPOT = record.TPOT(out.TTFT, seconds(s.Last+rc.overhead-q.sent), out.OutputTokens)
+	}
+}
+
+func (rc *recorder) describe(q *request) record.Request {
+	out := record.Request{
+		Phase: rc.phase, Tenant: q.Tenant, Index: record.Some(q.Index),
+		RequestedOutput: record.Some(q.Output), Started: seconds(q.sent),
+	}
+	if q.Family >= 0 {
+		out.Family = record.Some(q.Family)
+	}
+	if q.seq.Prompt > 0 {
+		out.InputTokens = record.Some(q.seq.Prompt)
+	}
+	return out
+}
+
+func (rc *recorder) add(out record.Request) {
+	if rc.each != nil {
+		rc.each(&out)
+	}
+	rc.requests = append(rc.requests, out)
+}
+
+// counterDeltas are the gateway's counters of a run, which start at 0; those
+// that did not move are left out, as the published records do.
+func counterDeltas(counters []router.Counter) []record.CounterDelta {
+	deltas := []record.CounterDelta{}
+	for _, c := range counters {
+		if c.Value != 0 {
+			deltas = append(deltas, record.CounterDelta{Name: c.Name, Labels: c.Labels, Delta: float64(c.Value)})
+		}
+	}
+	return deltas
+}

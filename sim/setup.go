@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"fleetsim/model"
+	"fleetsim/random"
+	"fleetsim/router"
+	"fleetsim/sim/record"
+	"fleetsim/sim/scenario"
+	"fleetsim/simtime"
+	"fleetsim/workload"
+)
+
+// A Setup is everything that a run depends on: equal setups give equal results
+// to the last byte.
+type Setup struct {
+	Phase    string // name for the records; "" is the scenario's
+	Scenario *scenario.Scenario
+	Profile  *model.Profile
+	Policy   string
+	Seed     uint64
+	// Each is called with the record of every arrival, in the order in which
+	// they end; nil for nobody. The record is only valid during the call.
+	Each func(*record.Request)
+}
+
+// Limits are the engine's settings under the scenario: the profile's, with the
+// scenario's overrides.
+func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) {
+	l := p.Limits
+	set(&l.MaxNumSeqs, o.MaxNumSeqs)
+	set(&l.MaxBatchedTokens, o.MaxNumBatchedTokens)
+	set(&l.MaxModelLen, o.MaxModelLen)
+	set(&l.BlockTokens, o.BlockTokens)
+	set(&l.Blocks, o.Blocks)
+	set(&l.PrefixCaching, o.PrefixCaching)
+	set(&l.AsyncScheduling, o.AsyncScheduling)
+	set(&l.CountStatsAtLookup, o.CountStatsAtLookup)
+	if err := l.Validate(); err != nil {
+		return l, fmt.Errorf("engine: %w", err)
+	}
+	return l, nil
+}
+
+func set[T any](dst *T, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+// shape is the scenario's prompt shape in the workload's terms.
+func shape(p scenario.Prompt) workload.Shape {
+	return workload.Shape{
+		SaltBytes: p.SaltChars, SaltTokens: p.SaltTokens, SaltSpread: p.SaltTokensSpread,
+		HeadBytes: p.HeadChars, HeadTokens: p.HeadTokens,
+		BodyRepeat: p.BodyRepeat, BodyBytes: p.BodyChars, BodyTokens: p.BodyTokens,
+		QuestionBytes: p.QuestionChars, QuestionTokens: p.QuestionTokens,
+	}
+}
+
+// slo is the scenario's SLO in the records' terms; 0 is no bound.
+func slo(s scenario.SLO) record.SLO {
+	bound := func(d scenario.Duration) record.Float {
+		if d.Time == 0 {
+			return record.Float{}
+		}
+		return record.Some(d.Seconds())
+	}
+	return record.SLO{TTFT: bound(s.TTFT), TPOT: bound(s.TPOT), E2E: bound(s.E2E)}
+}
+
+// newGateway builds the gateway with all replicas routable.
+func newGateway(s Setup, names []string) (*router.Gateway, error) {
+	settings, err := router.ParseSettings(s.Scenario.Router.Env)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := router.New(s.Policy, settings, router.Options{})
+	if err != nil {
+		return nil, err
+	}
+	g := router.NewGateway(policy, random.Stream(s.Seed, "routing"))
+	for id, name := range names {
+		g.AddPod(id, name, "", "")
+	}
+	return g, nil
+}
+
+// replicaNames are the scenario's names, or pod-0, pod-1, …
+func replicaNames(c scenario.Cluster) []string {
+	if len(c.Names) > 0 {
+		return c.Names
+	}
+	names := make([]string, c.Replicas)
+	for i := range names {
+		names[i] = fmt.Sprintf("pod-%d", i)
+	}
+	return names
+}
+
+// newArrivals is the scenario's open-loop process.
+func newArrivals(w scenario.Workload, seed uint64) (*workload.Arrivals, error) {
+	a := w.Arrivals
+	stages := []workload.Stage{{Rate: a.Rate}}
+	if len(a.Stages) > 0 {
+		stages = stages[:0]
+		for _, st := range a.Stages {
+			stages = append(stages, workload.Stage{Duration: st.Duration.Time, Rate: st.Rate})
+		}
+	}
+	rng := random.Stream(seed, "arrivals")
+	switch a.Process {
+	case "", "constant":
+		return workload.Constant(stages, w.Requests), nil
+	case "poisson":
+		return workload.Poisson(stages, w.Requests, rng), nil
+	case "gamma":
+		return workload.Gamma(stages, w.Requests, a.Burstiness, rng), nil
+	}
+	return nil, fmt.Errorf("workload.arrivals.process = %q: allowed are constant, poisson, gamma", a.Process)
+}
+
+var errNoLoad = errors.New("the scenario has no load: workload.arrivals or workload.closed_loop")
+
+// seconds is t for a record; Never is absent.
+func seconds(t simtime.Time) record.Float {
+	if t == simtime.Never {
+		return record.Float{}
+	}
+	return record.Some(t.Seconds())
+}
