@@ -33,6 +33,9 @@ type Request struct {
 	Model   string // "" for the cluster's only model
 	User    string // the `user` header; "" when absent
 	Session string // the `x-session-id` header; "" when absent
+	// Arrived is when the request reached the gateway; power-of-two counts by
+	// the hour in which that was.
+	Arrived simtime.Time
 }
 
 // A Pod is one routable replica as the gateway knows it.
@@ -60,6 +63,10 @@ type Decision struct {
 	Selection string
 	// Imbalanced reports that the load-imbalance rule narrowed the candidates.
 	Imbalanced bool
+	// Disaggregated reports that another pod runs the prefill, and Prefill is
+	// that pod's index in the list; Prefill means nothing otherwise.
+	Disaggregated bool
+	Prefill       int
 }
 
 // A Policy picks a pod for a request.
@@ -69,5 +76,39 @@ type Policy interface {
 	Route(now simtime.Time, req *Request, pods []Pod, rng *rand.Rand) (Decision, error)
 }
 
-// ErrNoPod is returned when no pod is routable; the gateway answers 503.
-var ErrNoPod = errors.New("router: no routable pod")
+// OrderSensitive is implemented by a policy whose answer depends on the order
+// of the list, such as "the first of equals". The gateway shuffles the list
+// before it asks such a policy, as AIBrix does before each.
+type OrderSensitive interface {
+	OrderSensitive() bool
+}
+
+// A Tracker is a policy that hears how requests went on.
+type Tracker interface {
+	// Finished reports that the stream of a request that the policy routed to pod
+	// has ended, whatever its outcome, after outputTokens tokens.
+	Finished(now simtime.Time, req *Request, pod, outputTokens int)
+}
+
+// A PrefillTracker is a policy that hears of the end of a prefill which it gave
+// to a pod of its own.
+type PrefillTracker interface {
+	PrefillFinished(now simtime.Time, req *Request, pod int)
+}
+
+// A PodWatcher is a policy that hears of pods leaving the routable list.
+type PodWatcher interface {
+	PodRemoved(pod int)
+}
+
+// A Rememberer is a policy with a prefix index that can be told of a prompt
+// without routing it: the state in which a run starts.
+type Rememberer interface {
+	Remember(now simtime.Time, req *Request, pod int)
+}
+
+// Errors that a caller may want to tell apart.
+var (
+	// ErrNoPod is returned when no pod is routable; the gateway answers 503.
+	ErrNoPod = errors.New("router: no routable pod")
+)

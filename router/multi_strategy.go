@@ -1,0 +1,136 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"fleetsim/simtime"
+)
+
+// A Scorer is a policy that can be combined with others in a weighted list.
+type Scorer interface {
+	// Score sets scores[i] for each pods[i], to NaN where it cannot tell.
+	Score(now simtime.Time, req *Request, pods []Pod, scores []float64)
+	// LowerIsBetter tells which end of the scores is the good one.
+	LowerIsBetter() bool
+}
+
+// A PostRouter is a scoring policy that learns from a combined choice.
+type PostRouter interface {
+	// Routed reports that pods[chosen] got the request that was last scored.
+	Routed(now simtime.Time, req *Request, pods []Pod, chosen int)
+}
+
+// multiStrategy adds up the weighted scores of several policies. It applies none
+// of their other rules: prefix-cache takes part without its imbalance check, its
+// gate and its counters.
+type multiStrategy struct {
+	parts   []weightedScorer
+	scores  []float64
+	final   []float64
+	ordered bool
+}
+
+type weightedScorer struct {
+	Policy
+	scorer Scorer
+	weight float64 // share of the total
+}
+
+func newMultiStrategy(strategies []strategy, s Settings, o Options) (Policy, error) {
+	m := &multiStrategy{}
+	total := 0
+	for _, st := range strategies {
+		total += st.weight
+	}
+	var problems []error
+	for _, st := range strategies {
+		p, err := newSingle(st.name, s, o)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		scorer, ok := p.(Scorer)
+		if !ok {
+			problems = append(problems, fmt.Errorf("policy %q cannot score pods, so it cannot be one of several", st.name))
+			continue
+		}
+		m.parts = append(m.parts, weightedScorer{p, scorer, float64(st.weight) / float64(total)})
+	}
+	return m, errors.Join(problems...)
+}
+
+// OrderSensitive is true: the first of equals wins.
+func (m *multiStrategy) OrderSensitive() bool { return true }
+
+func (m *multiStrategy) Route(now simtime.Time, req *Request, pods []Pod, _ *rand.Rand) (Decision, error) {
+	m.combine(now, req, pods)
+	d := Decision{Pod: firstHighest(m.final)}
+	for _, part := range m.parts {
+		if r, ok := part.Policy.(PostRouter); ok {
+			r.Routed(now, req, pods, d.Pod)
+		}
+	}
+	return d, nil
+}
+
+// combine sets m.final to the sum of the normalised scores times their weights.
+func (m *multiStrategy) combine(now simtime.Time, req *Request, pods []Pod) {
+	m.final = m.final[:0]
+	for range pods {
+		m.final = append(m.final, 0)
+	}
+	if cap(m.scores) < len(pods) {
+		m.scores = make([]float64, len(pods))
+	}
+	scores := m.scores[:len(pods)]
+	for _, part := range m.parts {
+		part.scorer.Score(now, req, pods, scores)
+		normalise(scores, part.scorer.LowerIsBetter())
+		for i, s := range scores {
+			m.final[i] += s * part.weight
+		}
+	}
+}
+
+// normalise maps the finite scores onto 0 (worst) to 1 (best), onto 1 when all
+// are equal; what is not finite becomes 0.
+func normalise(scores []float64, lowerIsBetter bool) {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, s := range scores {
+		if finite(s) {
+			least, most = min(least, s), max(most, s)
+		}
+	}
+	for i, s := range scores {
+		switch {
+		case !finite(s):
+			scores[i] = 0
+		case most == least:
+			scores[i] = 1
+		case lowerIsBetter:
+			scores[i] = (most - s) / (most - least)
+		default:
+			scores[i] = (s - least) / (most - least)
+		}
+	}
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// tie is how far apart two combined scores may be and still count as equal.
+const tie = 1e-9
+
+// firstHighest is the index of the first score that no later one exceeds by more
+// than tie.
+func firstHighest(scores []float64) int {
+	best := 0
+	for i, s := range scores {
+		if s > scores[best]+tie {
+			best = i
+		}
+	}
+	return best
+}

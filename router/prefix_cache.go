@@ -1,0 +1,213 @@
+package router
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"fleetsim/simtime"
+	"fleetsim/workload"
+)
+
+func init() {
+	Register("prefix-cache", func(s Settings, _ Options) (Policy, error) { return newPrefixCache(s), nil })
+}
+
+// prefixCache prefers the pod that was sent the longest part of the prompt, as
+// long as that pod is not much busier than the rest.
+//
+// With settings.KVEventSync it takes its other branch: the same rules over an
+// index that engine events feed too and that counts in tokens. A block of that
+// index is BlockSize/4 tokens, as the original hashes 4 bytes a token id.
+type prefixCache struct {
+	settings PrefixSettings
+	index    prefixIndex
+	unit     workload.Unit
+	block    int // block length in unit
+	counters []prefixCounters
+
+	// Scratch of one decision.
+	hashes     []uint64
+	candidates []int // to which matching is narrowed
+	percents   []int // by pod: match percentage, or noMatch
+	best       []int // among which the choice is drawn
+}
+
+// A prefixIndex answers which pods were sent how much of a prompt.
+type prefixIndex interface {
+	// match sets percents[i] for each candidate i to the percentage of the blocks
+	// that pods[i] is listed for, or to noMatch.
+	match(now simtime.Time, model string, hashes []uint64, pods []Pod, candidates, percents []int)
+	add(now simtime.Time, model string, hashes []uint64, pod int)
+	podRemoved(pod int)
+	stats(now simtime.Time) IndexStats
+}
+
+// noMatch tells a pod that is not listed from one whose share rounds down to 0.
+const noMatch = -1
+
+func newPrefixCache(s Settings) *prefixCache {
+	p := &prefixCache{settings: s.Prefix, unit: workload.Bytes, block: s.Prefix.BlockSize}
+	p.index = newLocalIndex(s.Prefix, s.UpstreamFixed)
+	return p
+}
+
+func (p *prefixCache) Route(now simtime.Time, req *Request, pods []Pod, rng *rand.Rand) (Decision, error) {
+	p.hash(req)
+	d := p.choose(now, req.Model, pods)
+	d.Pod = draw(rng, p.best)
+	d.MatchPercent = max(0, p.percents[d.Pod])
+	p.index.add(now, req.Model, p.hashes, pods[d.Pod].ID)
+	p.countersOf(req.Model).count(d.MatchPercent, d.Selection, d.Imbalanced)
+	return d, nil
+}
+
+func (p *prefixCache) hash(req *Request) {
+	p.hashes = p.hashes[:0]
+	if req.Prompt != nil {
+		p.hashes = req.Prompt.AppendHashes(p.hashes, p.settings.HashSeed, p.block, p.unit)
+	}
+}
+
+// choose leaves in p.best the pods among which the choice is drawn, and says how
+// they came about.
+func (p *prefixCache) choose(now simtime.Time, model string, pods []Pod) (d Decision) {
+	d.Imbalanced = p.narrow(pods)
+	p.percents = p.percents[:0]
+	for range pods {
+		p.percents = append(p.percents, noMatch)
+	}
+	p.index.match(now, model, p.hashes, pods, p.candidates, p.percents)
+
+	matched := p.pickMatched(pods)
+	switch {
+	case len(p.best) > 0:
+		d.Selection = SelectionMatch
+		return d
+	case matched:
+		d.Selection = SelectionSkipped
+	default:
+		d.Selection = SelectionFallback
+	}
+	p.best = appendLeastRunning(p.best, pods)
+	return d
+}
+
+// narrow sets the candidates: the least loaded pods when the spread of in-flight
+// counts is above the threshold, all pods otherwise.
+func (p *prefixCache) narrow(pods []Pod) (imbalanced bool) {
+	p.candidates = p.candidates[:0]
+	least, most := pods[0].Running, pods[0].Running
+	for i := range pods {
+		least, most = min(least, pods[i].Running), max(most, pods[i].Running)
+	}
+	imbalanced = most-least > p.settings.Imbalance
+	for i := range pods {
+		if !imbalanced || pods[i].Running == least {
+			p.candidates = append(p.candidates, i)
+		}
+	}
+	return imbalanced
+}
+
+// pickMatched leaves in p.best the matching pods of the highest percentage, and
+// of these the least loaded, among those that pass the gate; it reports whether
+// any pod matched. The original shuffles and then sorts, which draws among pods
+// equal in both.
+func (p *prefixCache) pickMatched(pods []Pod) (matched bool) {
+	p.best = p.best[:0]
+	limit := gate(pods, float64(p.settings.DeviationFactor))
+	for i := range pods {
+		if p.percents[i] == noMatch {
+			continue
+		}
+		matched = true
+		if float64(pods[i].Running) > limit {
+			continue
+		}
+		if len(p.best) > 0 {
+			b := p.best[0]
+			switch {
+			case p.percents[i] < p.percents[b], p.percents[i] == p.percents[b] && pods[i].Running > pods[b].Running:
+				continue
+			case p.percents[i] > p.percents[b], pods[i].Running < pods[b].Running:
+				p.best = p.best[:0]
+			}
+		}
+		p.best = append(p.best, i)
+	}
+	return matched
+}
+
+// gate is the highest in-flight count of a pod that may be used for its prefix:
+// mean + factor * standard deviation of the sample. At most (n-1)/sqrt(n)
+// deviations lie between the mean and the busiest of n pods, so a factor of 1
+// refuses nothing below 3 pods and a factor of 2 nothing below 6.
+func gate(pods []Pod, factor float64) float64 {
+	n := float64(len(pods))
+	sum := 0.0
+	for i := range pods {
+		sum += float64(pods[i].Running)
+	}
+	mean := sum / n
+	if n < 2 {
+		return mean
+	}
+	squares := 0.0
+	for i := range pods {
+		d := float64(pods[i].Running) - mean
+		squares += d * d
+	}
+	return mean + factor*math.Sqrt(squares/(n-1))
+}
+
+func (p *prefixCache) countersOf(model string) *prefixCounters {
+	for i := range p.counters {
+		if p.counters[i].model == model {
+			return &p.counters[i]
+		}
+	}
+	p.counters = append(p.counters, prefixCounters{model: model})
+	return &p.counters[len(p.counters)-1]
+}
+
+// AppendCounters appends the counters of all models.
+func (p *prefixCache) AppendCounters(dst []Counter) []Counter {
+	for i := range p.counters {
+		dst = p.counters[i].appendTo(dst, p.settings.KVEventSync)
+	}
+	return dst
+}
+
+// IndexStats describes the prefix index at now.
+func (p *prefixCache) IndexStats(now simtime.Time) IndexStats { return p.index.stats(now) }
+
+// Remember adds a prompt to the index for a pod.
+func (p *prefixCache) Remember(now simtime.Time, req *Request, pod int) {
+	p.hash(req)
+	p.index.add(now, req.Model, p.hashes, pod)
+}
+
+// PodRemoved takes the pod out of the index where the index does that.
+func (p *prefixCache) PodRemoved(pod int) { p.index.podRemoved(pod) }
+
+// Score gives the match percentages over all pods.
+func (p *prefixCache) Score(now simtime.Time, req *Request, pods []Pod, scores []float64) {
+	p.hash(req)
+	p.percents, p.candidates = p.percents[:0], p.candidates[:0]
+	for i := range pods {
+		p.percents = append(p.percents, noMatch)
+		p.candidates = append(p.candidates, i)
+	}
+	p.index.match(now, req.Model, p.hashes, pods, p.candidates, p.percents)
+	for i, percent := range p.percents {
+		scores[i] = float64(max(0, percent))
+	}
+}
+
+// LowerIsBetter is false: more of the prompt is better.
+func (p *prefixCache) LowerIsBetter() bool { return false }
+
+// Routed adds the prompt that was last scored to the index.
+func (p *prefixCache) Routed(now simtime.Time, req *Request, pods []Pod, chosen int) {
+	p.index.add(now, req.Model, p.hashes, pods[chosen].ID)
+}
