@@ -94,8 +94,19 @@ func counterDeltas(counters []router.Counter) []record.CounterDelta {
 	deltas := []record.CounterDelta{}
 	for _, c := range counters {
 		if c.Value != 0 {
-			deltas = append(deltas, record.CounterDelta{Name: c.Name, Labels: c.Labels, Delta: float64(c.Value)})
+			deltas = append(deltas, record.CounterDelta{Name: c.Name, Labels: labels(c), Delta: float64(c.Value)})
 		}
 	}
 	return deltas
+}
+
+// labels are the counter's labels without the model's, of which there is one.
+func labels(c router.Counter) map[string]string {
+	m := make(map[string]string)
+	for _, l := range c.Labels {
+		if l.Name != "model" {
+			m[l.Name] = l.Value
+		}
+	}
+	return m
 }

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fleetsim/model"
+	"fleetsim/random"
 	"fleetsim/router"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
@@ -16,8 +17,14 @@ type replica struct {
 	id      int
 	name    string
 	sampled model.Gauges // peaks over the snapshots
-	chosen  int          // peak of the gateway's in-flight count at selection
+	chosen  int          // peak of the gateway's in-flight count at selection, the request itself not counted
 }
+
+// Bases that keep apart the contents of prompts of different origin.
+const (
+	arrivalContents = iota
+	spareContents
+)
 
 // run is one phase being simulated.
 type run struct {
@@ -55,7 +62,7 @@ func newRun(s Setup) (*run, error) {
 		return nil, err
 	}
 	r := &run{Setup: s, recorder: newRecorder(s)}
-	if r.client, err = newClient(s, 0); err != nil {
+	if r.client, err = newClient(s, arrivalContents); err != nil {
 		return nil, err
 	}
 	names := replicaNames(s.Scenario.Cluster)
@@ -66,7 +73,8 @@ func newRun(s Setup) (*run, error) {
 		r.replicas = append(r.replicas, &replica{Replica: model.NewReplica(limits, s.Profile.Cost),
 			id: id, name: name})
 	}
-	return r, r.prime()
+	r.prime()
+	return r, nil
 }
 
 // start puts the first events in the queue.
@@ -134,10 +142,10 @@ func (r *run) route(q *request) {
 		r.answer(q, 503, "no_routable_pod")
 		return
 	}
-	r.gateway.Begin(choice.PodID)
 	q.decision = choice.Decision
 	q.replica = r.replicas[choice.PodID]
 	q.replica.chosen = max(q.replica.chosen, r.gateway.Running(choice.PodID))
+	r.gateway.Begin(choice.PodID)
 	r.deliver(q)
 }
 
@@ -214,20 +222,20 @@ func (r *run) snapshot() {
 }
 
 // prime brings caches and index into the scenario's starting state.
-func (r *run) prime() error {
+func (r *run) prime() {
 	start := r.Scenario.Start
+	r.primeSpares()
 	for f := range r.client.prompts.Families() {
 		for id, rep := range r.replicas {
 			owns := r.owns(f, id)
 			if start.EngineCache == "all" || start.EngineCache == "owners" && owns {
-				r.primeEngine(rep, f)
+				rep.prime(r.primingPrompt(f))
 			}
 			if start.RouterIndex == "owners" && owns {
-				r.gateway.Prime(0, &router.Request{Prompt: r.primingPrompt(f)}, id)
+				r.gateway.Remember(0, &router.Request{Prompt: r.primingPrompt(f)}, id)
 			}
 		}
 	}
-	return nil
 }
 
 // owns reports whether the replica is an owner of the family at the start.
@@ -253,8 +261,17 @@ func (r *run) primingPrompt(family int) workload.Prompt {
 	return r.client.prompts.Prompt(nil, family, beyondAnyIndex+family, r.client.w.Prompt.BodyRepeat)
 }
 
-func (r *run) primeEngine(rep *replica, family int) {
-	p := r.primingPrompt(family)
+// primeSpares fills engines with further prefixes that no arrival uses.
+func (r *run) primeSpares() {
+	spares := workload.NewGenerator(shape(r.client.w.Prompt), 0, spareContents, random.Stream(r.Seed, "spares"))
+	for _, rep := range r.replicas {
+		for i := range r.Scenario.Start.Spare[rep.name] {
+			rep.prime(spares.Prompt(nil, -1, rep.id<<20+i, r.client.w.Prompt.BodyRepeat))
+		}
+	}
+}
+
+func (rep *replica) prime(p workload.Prompt) {
 	rep.Prime(p.Len(workload.Tokens), p.AppendHashes(nil, 0, rep.Limits().BlockTokens, workload.Tokens))
 }
 
