@@ -1,11 +1,14 @@
 package scenario
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"fleetsim/model/profiles"
+	"fleetsim/sim/autoscale"
 	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
 )
@@ -43,6 +46,20 @@ func (c *checker) bad(p strict.Path, format string, args ...any) {
 	known := slices.ContainsFunc(c.problems, func(q Problem) bool { return q.Path.Overlaps(p) })
 	if !known {
 		c.problems = append(c.problems, c.doc.Problem(p, format, args...))
+	}
+}
+
+// errors adds each of the errors that err joins.
+func (c *checker) errors(p strict.Path, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			c.errors(p, e)
+		}
+		return
+	}
+	if err != nil {
+		line := strings.ReplaceAll(err.Error(), "\n", "; ")
+		c.problems = append(c.problems, c.doc.Problem(p, "%s", line))
 	}
 }
 
@@ -86,10 +103,10 @@ func (c *checker) scenario(sc *Scenario) {
 	if sc.Name == "" {
 		c.bad("name", "name must not be empty")
 	}
-	if sc.Profile == "" {
-		c.bad("profile", "profile must name a built-in profile or a file")
+	if known := profiles.Names(); !strings.HasSuffix(sc.Profile, ".toml") && !slices.Contains(known, sc.Profile) {
+		c.bad("profile", "unknown profile %q%s; a file's name ends in .toml", sc.Profile, strict.Suggest(sc.Profile, known))
 	}
-	c.policies(sc.Policies)
+	c.policies(sc)
 	c.cluster(&sc.Cluster)
 	c.engine(&sc.Engine)
 	c.workload(&sc.Workload)
@@ -100,21 +117,6 @@ func (c *checker) scenario(sc *Scenario) {
 	c.lifecycle(&sc.Lifecycle)
 	c.faults(sc)
 	c.positiveSpan("observe.snapshot_interval", sc.Observe.SnapshotInterval)
-}
-
-func (c *checker) policies(policies []string) {
-	if len(policies) == 0 {
-		c.bad("policies", "policies must list at least one of %s", strings.Join(policyNames(), ", "))
-	}
-	for i, policy := range policies {
-		p := strict.Path("policies").Index(i)
-		if msg := checkPolicy(policy); msg != "" {
-			c.bad(p, "%s", msg)
-		}
-		if slices.Contains(policies[:i], policy) {
-			c.bad(p, "policy %q is listed twice", policy)
-		}
-	}
 }
 
 func (c *checker) cluster(cl *Cluster) {
@@ -330,11 +332,6 @@ func (c *checker) retry(r *Retry) {
 	}
 }
 
-func (c *checker) router(r *Router) {
-	c.count("router.gateways", r.Gateways, 1, maxReplicas)
-	c.positiveSpan("router.metrics_interval", r.MetricsInterval)
-}
-
 func (c *checker) start(sc *Scenario) {
 	s, families := &sc.Start, sc.Workload.Prompt.Families
 	c.oneOf("start.engine_cache", s.EngineCache, engineCaches[:])
@@ -375,9 +372,11 @@ func readyNames(cl *Cluster) []string {
 
 func (c *checker) replica(p strict.Path, name string, known []string) {
 	if !slices.Contains(known, name) {
-		c.bad(p, "no replica is called %q%s", name, strict.Suggest(name, known))
+		c.bad(p, "%s: no replica is called %q%s", p, name, strict.Suggest(name, known))
 	}
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (c *checker) admission(a *Admission) {
 	c.count("admission.quota", a.Quota, 0, maxRequests)
@@ -414,7 +413,10 @@ func (c *checker) autoscale(sc *Scenario) {
 			c.bad(q.Key("at"), "%s.at must be later than the one before, %v", q, a.PreScale[i-1].At)
 		}
 	}
-	c.annotations(a.Annotations)
+	for _, name := range sortedKeys(a.Annotations) {
+		_, err := autoscale.ParseAnnotations(map[string]string{name: a.Annotations[name]})
+		c.errors(p.Key("annotations").Key(name), err)
+	}
 }
 
 func (c *checker) lifecycle(l *Lifecycle) {
@@ -465,7 +467,7 @@ func (c *checker) faults(sc *Scenario) {
 
 // faultTargets is the names of all replicas that can come to be.
 func faultTargets(sc *Scenario) []string {
-	cl := sc.Cluster
+	cl := Cluster{Names: readyNames(&sc.Cluster), Replicas: sc.Cluster.Replicas}
 	if sc.Autoscale.Strategy != "" {
 		cl.Replicas = max(cl.Replicas, sc.Autoscale.Max)
 	}

@@ -43,7 +43,7 @@ func span(t simtime.Time) Duration { return Duration{t} }
 // complete fills in what depends on the rest of a scenario that has passed all
 // checks.
 func complete(sc *Scenario) {
-	sc.Cluster.Names = replicaNames(sc.Cluster)
+	sc.Cluster.Names = replicaNames(sc.Cluster)[:sc.Cluster.Replicas]
 	if a := sc.Workload.Arrivals; a != nil {
 		if a.Process == "" {
 			a.Process = "constant"
@@ -59,7 +59,7 @@ func complete(sc *Scenario) {
 		}
 	}
 	if sc.Start.Owners == nil && (sc.Start.EngineCache == "owners" || sc.Start.RouterIndex == "owners") {
-		sc.Start.Owners = roundRobin(sc.Workload.Prompt.Families, sc.Cluster.Names[:sc.Cluster.Replicas])
+		sc.Start.Owners = roundRobin(sc.Workload.Prompt.Families, sc.Cluster.Names)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // or infinite ones are problems; the rest is decoded all the same.
 //
 // Fields may be strings, booleans, integers, floats, structs, and pointers,
-// slices and maps of those; a type that implements encoding.TextUnmarshaler is
-// read from a string.
+// slices and maps of those; one of type any takes every value. A type that implements encoding.TextUnmarshaler
+// is read from a string.
 func (d *Doc) Decode(v any) Problems {
 	dec := decoder{doc: d}
 	dec.value("", d.root, reflect.ValueOf(v).Elem())
@@ -52,6 +52,8 @@ func (dec *decoder) value(path Path, v any, into reflect.Value) {
 		dec.table(path, v, into)
 	case reflect.Slice:
 		dec.slice(path, v, into)
+	case reflect.Interface:
+		into.Set(reflect.ValueOf(v))
 	default:
 		dec.scalar(path, v, into)
 	}

@@ -24,25 +24,18 @@ func (d *Doc) Set(expr string) error {
 	text, value, ok := strings.Cut(expr, "=")
 	path := Path(strings.TrimSpace(text))
 	if !ok {
-		return setProblem(expr, "", "there must be a value: --set path.to.key=value")
+		return setProblem(expr, "there must be a value: --set path.to.key=value")
 	}
 	parts, err := path.split()
 	if err != nil {
-		return setProblem(string(path), "", fmt.Sprintf("%v; allowed: path.to.key=value", err))
+		return setProblem(string(path), fmt.Sprintf("%v; allowed: path.to.key=value", err))
 	}
 	path = joinParts(parts)
-	root, err := put(d.root, "", parts, readSetting(strings.TrimSpace(value)))
-	if err != nil {
-		return setProblem(string(path), path, err.Error())
-	}
-	d.root = root.(map[string]any)
-	d.forget(path)
-	d.places[path] = Place{File: "--set " + string(path)}
-	return nil
+	return d.Put(path, readSetting(strings.TrimSpace(value)), Place{File: "--set " + string(path)})
 }
 
-func setProblem(what string, path Path, msg string) Problems {
-	return Problems{{Place: Place{File: "--set " + what}, Path: path, Msg: msg}}
+func setProblem(what, msg string) Problems {
+	return Problems{{Place: Place{File: "--set " + what}, Msg: msg}}
 }
 
 func readSetting(text string) any {
@@ -58,65 +51,76 @@ func readSetting(text string) any {
 	}
 }
 
-// Merge lays the table at path of other over d: its tables are merged, all
-// else replaces what was there. Problems with its values are reported where
-// other has them. A path that holds nothing merges nothing.
-func (d *Doc) Merge(other *Doc, path Path) error {
-	v, ok := other.get(path)
+// Merge lays the table at from of other over the table at path: tables are
+// merged, all else replaces what was there. Problems with the new values are
+// reported where other has them. A path that holds nothing merges nothing.
+func (d *Doc) Merge(path Path, other *Doc, from Path) error {
+	v, ok := other.get(from)
 	if !ok {
 		return nil
 	}
 	table, ok := v.(map[string]any)
 	if !ok {
-		return Problems{other.Problem(path, "%s must be a table, not %s", path.Last(), describe(v))}
+		return Problems{other.Problem(from, "%s must be a table, not %s", from, describe(v))}
 	}
-	d.merge(d.root, "", table, other, path)
+	for _, k := range sortedKeys(table) {
+		at, src := path.Key(k), from.Key(k)
+		if old, _ := d.get(at); isTable(old) && isTable(table[k]) {
+			if err := d.Merge(at, other, src); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.Graft(at, other, src); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func (d *Doc) merge(dst map[string]any, at Path, src map[string]any, other *Doc, from Path) {
-	for k, v := range src {
-		p, q := at.Key(k), from.Key(k)
-		if sub, ok := v.(map[string]any); ok {
-			if old, ok := dst[k].(map[string]any); ok {
-				d.merge(old, p, sub, other, q)
-				continue
-			}
-		}
-		dst[k] = cloneValue(v)
-		d.forget(p)
-		for place := range other.places {
-			if q.contains(place) {
-				d.places[p.join(place.below(q))] = other.places[place]
-			}
-		}
-	}
+func isTable(v any) bool {
+	_, ok := v.(map[string]any)
+	return ok
 }
 
-// Replace puts v, a value of the kinds that TOML has, at path. Problems with it
-// are reported at place.
-func (d *Doc) Replace(path Path, v any, place Place) error {
+// Graft puts a copy of the value at from of other, which must be there, at
+// path, in the place of what was there. Problems with it are reported where
+// other has it.
+func (d *Doc) Graft(path Path, other *Doc, from Path) error {
+	v, ok := other.get(from)
+	if !ok {
+		return Problems{other.Problem(from, "%s is missing", from)}
+	}
+	if err := d.Put(path, cloneValue(v), other.At(from)); err != nil {
+		return err
+	}
+	for q, at := range other.places {
+		if from.contains(q) {
+			d.places[path.join(q.below(from))] = at
+		}
+	}
+	return nil
+}
+
+// Put puts v, made of the types that TOML values have (map[string]any, []any,
+// string, int64, float64, bool), at path. Problems with it are reported at place.
+func (d *Doc) Put(path Path, v any, place Place) error {
 	parts, err := path.split()
-	if err != nil {
-		return err
+	if err == nil {
+		var root any
+		if root, err = put(d.root, "", parts, v); err == nil {
+			d.root = root.(map[string]any)
+			d.forget(path)
+			d.places[path] = place
+			return nil
+		}
 	}
-	root, err := put(d.root, "", parts, cloneValue(v))
-	if err != nil {
-		return err
-	}
-	d.root = root.(map[string]any)
-	d.forget(path)
-	d.places[path] = place
-	return nil
+	return Problems{{Place: place, Path: path, Msg: err.Error()}}
 }
-
-// Value is the table, array or scalar at path, as TOML's kinds are held by
-// map[string]any, []any, string, int64, float64 and bool. It must not be
-// changed.
-func (d *Doc) Value(path Path) (any, bool) { return d.get(path) }
 
 // put returns holder, which stands at path at, with v at the path parts below
-// it; tables on the way are made where they are missing.
+// it. What is missing on the way is made: an array where the index is 0, else a
+// table.
 func put(holder any, at Path, parts []string, v any) (any, error) {
 	if len(parts) == 0 {
 		return v, nil
@@ -124,6 +128,9 @@ func put(holder any, at Path, parts []string, v any) (any, error) {
 	key := parts[0]
 	switch h := holder.(type) {
 	case nil:
+		if key == "0" {
+			return put([]any{}, at, parts, v)
+		}
 		return put(map[string]any{}, at, parts, v)
 	case map[string]any:
 		below, err := put(h[key], at.Key(key), parts[1:], v)
