@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
 )
 
@@ -109,7 +110,7 @@ func (s *Settings) parse(name, value string) (err error) {
 			err = fmt.Errorf("%q is not a boolean; allowed are true and false", value)
 		}
 	default:
-		err = fmt.Errorf("unknown; did you mean %q?", nearest(name, annotationNames[:]))
+		err = errors.New("unknown" + strict.Suggest(name, annotationNames[:]))
 	}
 	return err
 }
@@ -133,36 +134,4 @@ func parseWindow(dst *simtime.Time, value string) error {
 	}
 	*dst = simtime.Time(d.Nanoseconds()) * simtime.Nanosecond
 	return nil
-}
-
-// nearest is the candidate with the fewest edits from name, the first of equals.
-func nearest(name string, candidates []string) string {
-	best, fewest := "", math.MaxInt
-	for _, c := range candidates {
-		if n := edits(name, c); n < fewest {
-			best, fewest = c, n
-		}
-	}
-	return best
-}
-
-// edits is the Levenshtein distance of a and b in bytes.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substituted := diagonal
-			if a[i] != b[j] {
-				substituted++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substituted, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

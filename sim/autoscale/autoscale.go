@@ -25,6 +25,7 @@ import (
 	"math"
 	"slices"
 
+	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
 )
 
@@ -145,7 +146,7 @@ func New(cfg Config) (*Scaler, error) {
 	set, err := ParseAnnotations(cfg.Annotations)
 	problems := []error{err}
 	if !slices.Contains([]Strategy{KPA, APA, HPA}, cfg.Strategy) {
-		problems = append(problems, fmt.Errorf("strategy %q: unknown; allowed are %s, %s and %s", cfg.Strategy, KPA, APA, HPA))
+		problems = append(problems, fmt.Errorf("strategy %q: unknown; allowed: %s, %s, %s", cfg.Strategy, KPA, APA, HPA))
 	}
 	problems = append(problems, checkBounds(cfg.Min, cfg.Max))
 	if !(cfg.Target > 0) || math.IsInf(cfg.Target, 0) {
@@ -153,7 +154,7 @@ func New(cfg Config) (*Scaler, error) {
 	}
 	for _, name := range cfg.UpstreamFixed {
 		if !slices.Contains(Fixes(), name) {
-			problems = append(problems, fmt.Errorf("upstream_fixed %q: unknown; did you mean %q?", name, nearest(name, Fixes())))
+			problems = append(problems, fmt.Errorf("upstream_fixed %q: unknown%s", name, strict.Suggest(name, Fixes())))
 		}
 	}
 	s := &Scaler{
