@@ -215,9 +215,20 @@ func (r *run) snapshot() {
 		rep.sampled.Running = max(rep.sampled.Running, g.Running)
 		rep.sampled.Waiting = max(rep.sampled.Waiting, g.Waiting)
 		rep.sampled.UsedBlocks = max(rep.sampled.UsedBlocks, g.UsedBlocks)
+		if r.Sample != nil {
+			r.Sample(r.sample(rep, g))
+		}
 	}
 	if len(r.queue) > 0 {
 		r.queue.push(event{at: r.now + r.Scenario.Observe.SnapshotInterval.Time, kind: evSnapshot})
+	}
+}
+
+func (r *run) sample(rep *replica, g model.Gauges) Sample {
+	return Sample{
+		Phase: r.recorder.phase, Route: r.Policy, Seed: r.Seed, At: r.now, Replica: rep.name,
+		Running: g.Running, Waiting: g.Waiting, KVUsage: float64(g.UsedBlocks) / float64(rep.Limits().Blocks-1),
+		InFlight: r.gateway.Running(rep.id),
 	}
 }
 

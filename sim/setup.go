@@ -24,6 +24,8 @@ type Setup struct {
 	// Each is called with the record of every arrival, in the order in which
 	// they end; nil for nobody. The record is only valid during the call.
 	Each func(*record.Request)
+	// Sample is called with each replica's gauges at each snapshot; nil for nobody.
+	Sample func(Sample)
 }
 
 // Limits are the engine's settings under the scenario: the profile's, with the

@@ -1,0 +1,75 @@
+// Command sim simulates a routed vLLM cluster: run a scenario, sweep over
+// many, calibrate on measured runs, and compare with them.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+)
+
+// Exit statuses.
+const (
+	statusOK     = 0
+	statusFailed = 1 // the run failed
+	statusUsage  = 2 // the input or the flags are wrong
+)
+
+// A command is one subcommand: its file in this folder holds its flags.
+type command struct {
+	name, summary string
+	run           func(args []string, stdout, stderr io.Writer) int
+}
+
+func commands() []command {
+	return []command{
+		{"run", "simulate scenarios, policies side by side", runCommand},
+		{"compare", "measured beside simulated, with bands over seeds", compareCommand},
+		{"version", "print the version", versionCommand},
+	}
+}
+
+func main() { os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func dispatch(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stderr)
+		return statusUsage
+	}
+	switch args[0] {
+	case "help", "-h", "--help":
+		usage(stdout)
+		return statusOK
+	case "--version":
+		return versionCommand(nil, stdout, stderr)
+	}
+	var names []string
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return c.run(args[1:], stdout, stderr)
+		}
+		names = append(names, c.name)
+	}
+	fmt.Fprintf(stderr, "sim: unknown command %q: allowed are %s\n", args[0], strings.Join(names, ", "))
+	return statusUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "sim simulates a routed vLLM cluster.\n\nUsage: sim COMMAND [flags]; each command has --help.")
+	fmt.Fprintln(w)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+	}
+	fmt.Fprintln(w, "\nExample: sim run hot90")
+}
+
+func versionCommand(_ []string, stdout, _ io.Writer) int {
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	fmt.Fprintln(stdout, "sim", version)
+	return statusOK
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+
+	"fleetsim/model/profiles"
+	"fleetsim/sim"
+	"fleetsim/sim/record"
+	"fleetsim/sim/scenario"
+)
+
+const runHelp = `
+Usage: sim run SCENARIO... [flags]
+
+Simulates each scenario under each of its policies, all on the same arrivals,
+and prints the policies side by side. SCENARIO is a file or a built-in name
+(--list shows them).
+
+Example: sim run hot90 --policy prefix-cache --repeat 20 --set cluster.replicas=4`
+
+// runFlags are what `sim run` was asked for.
+type runFlags struct {
+	policies []string
+	seed     string
+	repeat   int
+	sets     []string
+	format   string
+	out      string
+	profile  string
+	workers  int
+	list     bool
+	progress bool
+}
+
+func runCommand(args []string, stdout, stderr io.Writer) int {
+	var o runFlags
+	f := newFlags("run", runHelp, stdout, stderr)
+	f.StringArrayVar(&o.policies, "policy", nil, "routing policy, instead of the scenario's (repeatable)")
+	f.StringVar(&o.seed, "seed", "", "first seed, instead of the scenario's")
+	f.IntVar(&o.repeat, "repeat", 1, "number of seeds, one after the other: the table shows median and 5-95% band")
+	f.StringArrayVar(&o.sets, "set", nil, "change one key of the scenario: path.to.key=value (repeatable)")
+	f.StringVar(&o.format, "format", "table", "table, json or jsonl (phase records)")
+	f.StringVar(&o.out, "out", "", "directory for phases.jsonl, requests.jsonl.gz and timeline.jsonl.gz")
+	f.StringVar(&o.profile, "profile", "", "profile, a built-in name or a .toml file, instead of the scenario's")
+	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
+	f.BoolVar(&o.list, "list", false, "list the built-in scenarios and end")
+	f.BoolVar(&o.progress, "progress", false, "show progress even when standard error is no terminal")
+	if status, ok := f.parse(args); !ok {
+		return status
+	}
+	if o.list {
+		listScenarios(stdout)
+		return statusOK
+	}
+	setups, err := o.setups(f.Args())
+	if err != nil {
+		return f.fail(statusUsage, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	phases, requests, samples, err := o.run(ctx, setups, stderr)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return f.fail(statusUsage, err)
+	}
+	complete := kept(phases)
+	if printErr := printPhases(stdout, o.format, complete); printErr != nil {
+		return f.fail(statusFailed, printErr)
+	}
+	if o.out != "" {
+		if writeErr := writeRun(o.out, complete, requests, samples); writeErr != nil {
+			return f.fail(statusFailed, writeErr)
+		}
+	}
+	if err != nil {
+		return f.fail(statusFailed, fmt.Errorf("stopped: %d of %d runs are complete and kept", len(complete), len(setups)))
+	}
+	return statusOK
+}
+
+// setups are the runs that the flags ask for: scenarios, by policies, by seeds.
+func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
+	if len(names) == 0 {
+		return nil, errors.New("no SCENARIO is given: a file or one of the names that sim run --list shows")
+	}
+	if err := oneOf("format", o.format, "table", "json", "jsonl"); err != nil {
+		return nil, err
+	}
+	if o.repeat < 1 || o.repeat > 1_000_000 {
+		return nil, fmt.Errorf("--repeat %d: allowed is 1 to 1000000", o.repeat)
+	}
+	var setups []sim.Setup
+	var problems []error
+	for _, name := range names {
+		s, err := o.scenarioSetups(name)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		setups = append(setups, s...)
+	}
+	return setups, errors.Join(problems...)
+}
+
+func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
+	sets := o.sets
+	if len(o.policies) > 0 {
+		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
+	}
+	sc, err := scenario.LoadWith(name, sets)
+	if err != nil {
+		return nil, err
+	}
+	profile := sc.Profile
+	if o.profile != "" {
+		profile = o.profile
+	}
+	p, err := profiles.Load(profile)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := sim.Limits(p, sc.Engine); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	seed := sc.Seed
+	if o.seed != "" {
+		if seed, err = strconv.ParseUint(o.seed, 10, 64); err != nil {
+			return nil, fmt.Errorf("--seed %q: allowed is a whole number from 0 to 2^64-1", o.seed)
+		}
+	}
+	var setups []sim.Setup
+	for _, policy := range sc.Policies {
+		for i := range uint64(o.repeat) {
+			setups = append(setups, sim.Setup{Scenario: sc, Profile: p, Policy: policy, Seed: seed + i})
+		}
+	}
+	return setups, nil
+}
+
+func tomlList(values []string) string {
+	list := "["
+	for i, v := range values {
+		if i > 0 {
+			list += ","
+		}
+		list += strconv.Quote(v)
+	}
+	return list + "]"
+}
+
+// run simulates the setups, and keeps the request records and the timeline of
+// each if they are to be written.
+func (o *runFlags) run(ctx context.Context, setups []sim.Setup, stderr io.Writer) (phases []*record.Phase, requests [][]record.Request, samples [][]sim.Sample, err error) {
+	if o.out != "" {
+		requests, samples = make([][]record.Request, len(setups)), make([][]sim.Sample, len(setups))
+		for i := range setups {
+			setups[i].Each = func(r *record.Request) { requests[i] = append(requests[i], *r) }
+			setups[i].Sample = func(s sim.Sample) { samples[i] = append(samples[i], s) }
+		}
+	}
+	done := progress(stderr, "runs", len(setups), o.progress)
+	phases, err = sim.RunAll(ctx, setups, o.workers, done)
+	return phases, requests, samples, err
+}
+
+// kept are the phases that were run.
+func kept(phases []*record.Phase) []*record.Phase {
+	var out []*record.Phase
+	for _, p := range phases {
+		if p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// writeRun writes the run directory.
+func writeRun(path string, phases []*record.Phase, requests [][]record.Request, samples [][]sim.Sample) error {
+	d, err := record.CreateDir(path)
+	if err != nil {
+		return err
+	}
+	defer d.Abort()
+	w, err := d.Create(record.PhasesFile)
+	if err != nil {
+		return err
+	}
+	for _, p := range phases {
+		if err := record.WritePhase(w, p); err != nil {
+			return err
+		}
+	}
+	if w, err = d.Create(record.RequestsFile); err != nil {
+		return err
+	}
+	rw := record.NewRequestWriter(w)
+	for _, of := range requests {
+		for i := range of {
+			if err := rw.Write(&of[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if w, err = d.Create(sim.TimelineFile); err != nil {
+		return err
+	}
+	var line []byte
+	for _, of := range samples {
+		for i := range of {
+			line = append(of[i].AppendJSON(line[:0]), '\n')
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	return d.Commit()
+}
+
+func listScenarios(w io.Writer) {
+	for _, name := range scenario.Names() {
+		sc, err := scenario.Load(name)
+		if err != nil {
+			fmt.Fprintln(w, name, err)
+			continue
+		}
+		fmt.Fprintf(w, "%-22s %s\n", name, sc.Description)
+	}
+}
