@@ -29,6 +29,7 @@ var (
 	engineCaches  = [...]string{"cold", "all", "owners"}
 	routerIndexes = [...]string{"cold", "owners"}
 	strategies    = [...]string{"kpa", "apa", "hpa"}
+	metrics       = [...]string{"in_flight", "kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"}
 	distributions = [...]string{"constant", "uniform", "normal", "lognormal", "exponential"}
 	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow"}
 )
@@ -401,9 +402,7 @@ func (c *checker) autoscale(sc *Scenario) {
 	c.oneOf(p.Key("strategy"), a.Strategy, strategies[:])
 	c.count(p.Key("min_replicas"), a.Min, 0, maxReplicas)
 	c.count(p.Key("max_replicas"), a.Max, max(1, a.Min), maxReplicas)
-	if a.Metric == "" {
-		c.bad(p.Key("metric"), "autoscale.metric must name the metric that is scaled on, such as num_requests_waiting")
-	}
+	c.oneOf(p.Key("metric"), a.Metric, metrics[:])
 	c.positive(p.Key("target"), a.Target, 1e12)
 	c.positiveSpan(p.Key("interval"), a.Interval)
 	for i, s := range a.PreScale {

@@ -204,9 +204,9 @@ func (r *studyReader) measured(p strict.Path, f *phaseFile) *record.Phase {
 	}
 	at := r.doc.At(p)
 	p = p.Key("measured")
-	for name, v := range map[string]string{"phase": f.Phase, "scenario": f.Scenario, "route": f.Policy} {
-		r.add(r.doc.Put(p.Key(name), v, at))
-	}
+	r.add(r.doc.Put(p.Key("phase"), f.Phase, at))
+	r.add(r.doc.Put(p.Key("scenario"), f.Scenario, at))
+	r.add(r.doc.Put(p.Key("route"), f.Policy, at))
 	data, err := r.doc.JSON(p)
 	if err != nil {
 		r.add(err)

@@ -34,6 +34,20 @@ func TestRoutingStudyIsAsPublished(t *testing.T) {
 	}
 }
 
+func TestProductionStudyIsAsPublished(t *testing.T) {
+	study, err := LoadStudy("production-study")
+	require.NoError(t, err)
+	want := published(t, "production-study-phases.jsonl")
+	require.Len(t, study.Phases, len(want))
+	for i, p := range study.Phases {
+		want[i].Other = nil
+		want[i].Scenario, want[i].Route = p.Scenario.Name, p.Policy
+		got := *p.Measured
+		got.Notes = nil // from the article's text
+		require.Equal(t, want[i], got)
+	}
+}
+
 func BenchmarkLoadRoutingStudy(b *testing.B) {
 	for b.Loop() {
 		_, _ = LoadStudy("routing-study")

@@ -129,15 +129,6 @@ func (d *Doc) get(path Path) (any, bool) {
 	return v, true
 }
 
-// forget drops the places of path and all below it.
-func (d *Doc) forget(path Path) {
-	for p := range d.places {
-		if path.contains(p) {
-			delete(d.places, p)
-		}
-	}
-}
-
 // A locator finds out where the values of a document stand.
 type locator struct {
 	file   string

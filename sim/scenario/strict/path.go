@@ -46,7 +46,8 @@ func (p Path) join(q Path) Path {
 
 // contains reports whether q is p or lies below it.
 func (p Path) contains(q Path) bool {
-	return p == "" || q == p || strings.HasPrefix(string(q), string(p)+".")
+	rest, ok := strings.CutPrefix(string(q), string(p))
+	return ok && (p == "" || rest == "" || rest[0] == '.')
 }
 
 // below is p, which q contains, as seen from q.

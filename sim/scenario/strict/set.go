@@ -94,28 +94,44 @@ func (d *Doc) Graft(path Path, other *Doc, from Path) error {
 	if err := d.Put(path, cloneValue(v), other.At(from)); err != nil {
 		return err
 	}
-	for q, at := range other.places {
-		if from.contains(q) {
-			d.places[path.join(q.below(from))] = at
+	walk(path, v, func(p Path) {
+		if at, ok := other.places[from.join(p.below(path))]; ok {
+			d.places[p] = at
 		}
-	}
+	})
 	return nil
 }
 
 // Put puts v, made of the types that TOML values have (map[string]any, []any,
 // string, int64, float64, bool), at path. Problems with it are reported at place.
 func (d *Doc) Put(path Path, v any, place Place) error {
+	old, _ := d.get(path)
 	parts, err := path.split()
 	if err == nil {
 		var root any
 		if root, err = put(d.root, "", parts, v); err == nil {
 			d.root = root.(map[string]any)
-			d.forget(path)
+			walk(path, old, func(p Path) { delete(d.places, p) })
 			d.places[path] = place
 			return nil
 		}
 	}
 	return Problems{{Place: place, Path: path, Msg: err.Error()}}
+}
+
+// walk calls f with path, which holds v, and the paths of all parts of v.
+func walk(path Path, v any, f func(Path)) {
+	f(path)
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			walk(path.Key(k), e, f)
+		}
+	case []any:
+		for i, e := range v {
+			walk(path.Index(i), e, f)
+		}
+	}
 }
 
 // put returns holder, which stands at path at, with v at the path parts below
