@@ -17,6 +17,8 @@ const (
 	RequestsFile = "requests.jsonl.gz"
 )
 
+var errDirDone = errors.New("run directory: already committed or aborted")
+
 // A Dir writes the files of a run directory so that none is ever seen half
 // written: each is written under a temporary name, and Commit renames them all.
 type Dir struct {
@@ -46,7 +48,7 @@ func CreateDir(path string) (*Dir, error) {
 // is there after Commit.
 func (d *Dir) Create(name string) (io.Writer, error) {
 	if d.done {
-		return nil, errors.New("run directory: already committed or aborted")
+		return nil, errDirDone
 	}
 	file, err := os.CreateTemp(d.path, "."+name+".*.tmp")
 	if err != nil {
@@ -64,6 +66,9 @@ func (d *Dir) Create(name string) (io.Writer, error) {
 // Commit finishes every file and gives it its name. On an error none of the files
 // that have not been renamed is left.
 func (d *Dir) Commit() error {
+	if d.done {
+		return errDirDone
+	}
 	defer d.Abort()
 	for _, f := range d.files {
 		if err := f.finish(); err != nil {

@@ -347,6 +347,7 @@ func (p *parser) checkPhase(ph *Phase, a *aliases) {
 		p.problems = append(p.problems, fmt.Errorf(format, args...))
 	}
 	if a.looksLikeRequest && !ph.Success.Valid() {
+		p.problems = p.problems[:0] // they are of no interest then
 		complain("a request record, where phase records are wanted")
 		return
 	}
