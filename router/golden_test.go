@@ -402,3 +402,126 @@ func TestGoldenMultiStrategy(t *testing.T) {
 	})
 	t.Logf("%d records conform", n)
 }
+
+func TestGoldenSyncIndex(t *testing.T) {
+	type rec struct {
+		I       int
+		Block   int
+		Max     int `json:"max_prefixes_per_context"`
+		Op      string
+		Model   string
+		Pod     string
+		Prompt  goldenPrompt
+		Blocks  int
+		Ready   []string
+		Matched map[string]int
+		Engine  []uint64 `json:"engine_ids"`
+		Single  bool     `json:"single_event"`
+	}
+	var x *syncIndex
+	var tokens int
+	n := eachGolden(t, "index_sync.jsonl", func(c rec) {
+		s := DefaultSettings()
+		s.Sync.MaxPrefixes = c.Max
+		x, tokens = newSyncIndex(s), c.Block/tokenBytes
+	}, func(r rec) {
+		text := r.Prompt.text()
+		hashes := text.AppendHashes(nil, 0, tokens, workload.Tokens)
+		switch r.Op {
+		case "add":
+			require.Len(t, hashes, r.Blocks)
+			x.add(0, r.Model, hashes, goldenID(t, r.Pod))
+		case "match":
+			require.Len(t, hashes, r.Blocks)
+			got := map[string]int{}
+			for name, percent := range matchNames(t, x, 0, r.Model, hashes, r.Ready) {
+				got[name] = percent
+			}
+			require.Equal(t, r.Matched, got, "record %d", r.I)
+		case "stored":
+			e := BlockStored{Pod: goldenID(t, r.Pod), Model: r.Model, Blocks: r.Engine, Prompt: text, BlockTokens: tokens}
+			if r.Single {
+				x.stored(0, &e)
+				break
+			}
+			for i, name := range r.Engine {
+				e.Blocks, e.Start = []uint64{name}, i*tokens
+				x.stored(0, &e)
+				e.Parent, e.HasParent = name, true
+			}
+		case "removed":
+			x.blocksRemoved(0, &BlockRemoved{Pod: goldenID(t, r.Pod), Model: r.Model, Blocks: r.Engine})
+		default:
+			t.Fatalf("unknown op %q", r.Op)
+		}
+	})
+	t.Logf("%d records conform", n)
+}
+
+func TestGoldenMetricPolicies(t *testing.T) {
+	type podMetrics struct {
+		AvgPrompt *float64  `json:"avg_prompt"`
+		AvgGen    *float64  `json:"avg_gen"`
+		Busy      *float64  `json:"busy"`
+		CPU       *float64  `json:"cpu_cache_usage"`
+		GPU       *float64  `json:"gpu_cache_usage"`
+		KV        *float64  `json:"kv_cache_usage"`
+		Queue     *float64  `json:"queue_s"`
+		Util      *float64  `json:"util"`
+		Prefill   []float64 `json:"prefill"`
+		Decode    []float64 `json:"decode"`
+	}
+	type rec struct {
+		Cfg         string
+		I           int
+		Order       []string
+		Metrics     map[string]podMetrics
+		Scores      map[string]map[string]float64
+		Permissible map[string][]string
+	}
+	value := func(f *float64) Value {
+		if f == nil {
+			return Value{}
+		}
+		return Some(*f)
+	}
+	mean := func(h []float64) Value {
+		if h == nil {
+			return Value{}
+		}
+		return Some(h[0] / h[1])
+	}
+	names := []string{"least-busy-time", "least-gpu-cache", "least-kv-cache", "least-latency", "least-utilization", "throughput"}
+	n := eachGolden(t, "metric_routers.jsonl", func(rec) {}, func(r rec) {
+		var list []Pod
+		for _, name := range r.Order {
+			m := r.Metrics[name]
+			list = append(list, Pod{ID: goldenID(t, name), Name: name, Metrics: Metrics{
+				BusyTimeRatio: value(m.Busy), KVCacheUsage: value(m.KV), CPUCacheUsage: value(m.CPU),
+				GPUCacheUsage: value(m.GPU), Utilization: value(m.Util), QueueTime: value(m.Queue),
+				PromptTokens: value(m.AvgPrompt), OutputTokens: value(m.AvgGen),
+				PrefillTime: mean(m.Prefill), DecodeTime: mean(m.Decode),
+			}})
+		}
+		require.Len(t, r.Permissible, len(names))
+		for _, policy := range names {
+			where := fmt.Sprintf("%s record %d %s", r.Cfg, r.I, policy)
+			p, err := New(policy, DefaultSettings(), Options{})
+			require.NoError(t, err)
+			m := p.(*metricPolicy)
+			m.choose(list)
+			require.Equal(t, r.Permissible[policy], podNames(list, m.best), where)
+			scores := map[string]float64{}
+			for i, s := range m.scores {
+				if !math.IsNaN(s) {
+					scores[list[i].Name] = s
+				}
+			}
+			require.Len(t, scores, len(r.Scores[policy]), where)
+			for name, s := range r.Scores[policy] {
+				require.InDelta(t, s, scores[name], 1e-12, where)
+			}
+		}
+	})
+	t.Logf("%d records conform", n)
+}

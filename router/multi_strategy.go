@@ -27,10 +27,9 @@ type PostRouter interface {
 // of their other rules: prefix-cache takes part without its imbalance check, its
 // gate and its counters.
 type multiStrategy struct {
-	parts   []weightedScorer
-	scores  []float64
-	final   []float64
-	ordered bool
+	parts  []weightedScorer
+	scores []float64 // scratch
+	final  []float64 // scratch: the combined scores
 }
 
 type weightedScorer struct {
@@ -82,14 +81,11 @@ func (m *multiStrategy) combine(now simtime.Time, req *Request, pods []Pod) {
 	for range pods {
 		m.final = append(m.final, 0)
 	}
-	if cap(m.scores) < len(pods) {
-		m.scores = make([]float64, len(pods))
-	}
-	scores := m.scores[:len(pods)]
+	m.scores = resize(m.scores, len(pods))
 	for _, part := range m.parts {
-		part.scorer.Score(now, req, pods, scores)
-		normalise(scores, part.scorer.LowerIsBetter())
-		for i, s := range scores {
+		part.scorer.Score(now, req, pods, m.scores)
+		normalise(m.scores, part.scorer.LowerIsBetter())
+		for i, s := range m.scores {
 			m.final[i] += s * part.weight
 		}
 	}

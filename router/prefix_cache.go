@@ -16,11 +16,15 @@ func init() {
 // long as that pod is not much busier than the rest.
 //
 // With settings.KVEventSync it takes its other branch: the same rules over an
-// index that engine events feed too and that counts in tokens. A block of that
-// index is BlockSize/4 tokens, as the original hashes 4 bytes a token id.
+// index that engine events feed too and that counts in tokens. The original
+// hashes token ids of 4 bytes, so that a block is BlockSize/4 tokens; a symbolic
+// prompt is cut at the same tokens and hashed by the identity of its content.
+// Events name engine blocks: only where those are BlockSize/4 tokens long, too,
+// can what an engine stored match a prompt.
 type prefixCache struct {
 	settings PrefixSettings
 	index    prefixIndex
+	synced   *syncIndex // index, in the KV-event-sync branch; nil otherwise
 	unit     workload.Unit
 	block    int // block length in unit
 	counters []prefixCounters
@@ -47,7 +51,13 @@ const noMatch = -1
 
 func newPrefixCache(s Settings) *prefixCache {
 	p := &prefixCache{settings: s.Prefix, unit: workload.Bytes, block: s.Prefix.BlockSize}
-	p.index = newLocalIndex(s.Prefix, s.UpstreamFixed)
+	if !s.Prefix.KVEventSync {
+		p.index = newLocalIndex(s.Prefix, s.UpstreamFixed)
+		return p
+	}
+	p.unit, p.block = workload.Tokens, max(1, s.Prefix.BlockSize/tokenBytes)
+	p.synced = newSyncIndex(s)
+	p.index = p.synced
 	return p
 }
 
@@ -185,6 +195,28 @@ func (p *prefixCache) IndexStats(now simtime.Time) IndexStats { return p.index.s
 func (p *prefixCache) Remember(now simtime.Time, req *Request, pod int) {
 	p.hash(req)
 	p.index.add(now, req.Model, p.hashes, pod)
+}
+
+// BlockStored hands an engine's event to the index of the KV-event-sync branch.
+func (p *prefixCache) BlockStored(now simtime.Time, e *BlockStored) {
+	if p.synced != nil {
+		p.synced.stored(now, e)
+	}
+}
+
+// BlockRemoved hands an engine's event to the index of the KV-event-sync branch.
+func (p *prefixCache) BlockRemoved(now simtime.Time, e *BlockRemoved) {
+	if p.synced != nil {
+		p.synced.blocksRemoved(now, e)
+	}
+}
+
+// AllBlocksCleared hands an engine's event to the index of the KV-event-sync
+// branch.
+func (p *prefixCache) AllBlocksCleared(_ simtime.Time, pod int) {
+	if p.synced != nil {
+		p.synced.cleared(pod)
+	}
 }
 
 // PodRemoved takes the pod out of the index where the index does that.
