@@ -18,10 +18,15 @@ type Replica struct {
 	inFlight int
 	lastEnd  simtime.Time // end of the latest scheduled step
 
-	unseen int // arrivals since the scheduler last looked at its input
-	gauges Gauges
-	peak   Gauges
+	unseen   int // arrivals since the scheduler last looked at its input
+	gauges   Gauges
+	peak     Gauges
+	ahead    stretch
+	stepwise bool
 }
+
+// maxDepth is the number of steps that can be in flight.
+const maxDepth = 2
 
 // A Ratio is an exact factor on step times; the zero value is 1.
 type Ratio struct{ Num, Den int64 }
@@ -45,7 +50,7 @@ type Gauges struct {
 func NewReplica(l Limits, c CostModel) *Replica {
 	depth := 1
 	if l.AsyncScheduling {
-		depth = 2
+		depth = maxDepth
 	}
 	return &Replica{engine: newEngine(l), cost: c, steps: make([]step, depth)}
 }
@@ -66,8 +71,16 @@ func (r *Replica) Gauges() Gauges { return r.gauges }
 // Peak is, field by field, the highest value that the gauges have had.
 func (r *Replica) Peak() Gauges { return r.peak }
 
-// SetSpeed multiplies the duration of every step scheduled from now on.
-func (r *Replica) SetSpeed(slow Ratio) { r.slow = slow }
+// Stepwise makes the replica take every step by itself instead of passing over
+// steady ones: slower, with the same results. It is the reference for tests.
+func (r *Replica) Stepwise() { r.stepwise = true }
+
+// SetSpeed multiplies the duration of every step scheduled after now.
+func (r *Replica) SetSpeed(now simtime.Time, slow Ratio) {
+	r.syncBefore(now)
+	r.slow = slow
+	r.plan()
+}
 
 // Fits reports whether a request of prompt and output tokens is within
 // max-model-len; the front end refuses a longer one with HTTP 400.
@@ -76,25 +89,32 @@ func (r *Replica) Fits(prompt, output int) bool { return prompt+output <= r.engi
 // Add queues s, which the engine sees when it next schedules: at once if it is
 // idle, else at the first step end at or after now.
 func (r *Replica) Add(now simtime.Time, s *Seq) {
+	r.syncBefore(now)
 	s.reset(now)
 	r.engine.waiting.pushBack(s)
 	r.unseen++
 	if r.inFlight == 0 {
 		r.fill(now)
+	} else if len(r.engine.running) < r.engine.MaxNumSeqs {
+		r.ahead = stretch{} // the scheduler will look at it when the next step ends
 	}
 }
 
-// Next is when the oldest step in flight ends, or Never.
+// Next is when something other than a token of each running sequence next
+// happens: at the end of a step. It is Never in an idle replica. Add and Abort
+// may bring it forward.
 func (r *Replica) Next() simtime.Time {
 	if r.inFlight == 0 {
 		return simtime.Never
 	}
-	return r.steps[r.first].end
+	return r.end(r.ahead.steps)
 }
 
-// Advance takes the results of the step that ends at Next and schedules
-// further ones. It calls done for each sequence that is complete.
+// Advance takes the results of the step that ends at Next, and of those before
+// it, and schedules further ones. It calls done for each sequence that is
+// complete.
 func (r *Replica) Advance(done func(*Seq)) {
+	r.skip(r.ahead.steps)
 	st := &r.steps[r.first]
 	now := st.end
 	r.engine.finish(st, done)
@@ -104,8 +124,14 @@ func (r *Replica) Advance(done func(*Seq)) {
 	r.fill(now)
 }
 
-// fill schedules steps until the pipeline is full or there is nothing to do.
+// fill schedules steps until the pipeline is full or there is nothing to do,
+// and looks how many after them need no looking at.
 func (r *Replica) fill(now simtime.Time) {
+	r.schedule(now)
+	r.plan()
+}
+
+func (r *Replica) schedule(now simtime.Time) {
 	for r.inFlight < len(r.steps) {
 		st := &r.steps[(r.first+r.inFlight)%len(r.steps)]
 		r.unseen = 0
@@ -126,17 +152,19 @@ func (r *Replica) refresh() {
 	r.peak.UsedBlocks = max(r.peak.UsedBlocks, g.UsedBlocks)
 }
 
-// Abort ends s, freeing its slot and blocks; a step in flight that holds it
-// runs on and its output is discarded. It reports whether s was unfinished.
-func (r *Replica) Abort(s *Seq) bool {
+// Abort ends s at now, freeing its slot and blocks; a step in flight that holds
+// it runs on and its output is discarded. It reports whether s was unfinished.
+func (r *Replica) Abort(now simtime.Time, s *Seq) bool {
 	if s.state == ended {
 		return false
 	}
+	r.syncBefore(now)
 	r.engine.remove(s)
+	r.plan()
 	return true
 }
 
-// Unfinished calls f for every sequence in the engine: the running ones in
+// Unfinished calls f, which must not change the replica, for every sequence in the engine: the running ones in
 // order of admission, then the waiting ones in queue order.
 func (r *Replica) Unfinished(f func(*Seq)) {
 	for _, s := range r.engine.running {

@@ -14,10 +14,11 @@ import (
 // replica is one engine of the cluster with what is recorded of it.
 type replica struct {
 	*model.Replica
-	id      int
-	name    string
-	sampled model.Gauges // peaks over the snapshots
-	chosen  int          // peak of the gateway's in-flight count at selection, the request itself not counted
+	id       int
+	name     string
+	sampled  model.Gauges // peaks over the snapshots
+	expected simtime.Time // of the step end that is in the queue; Never: none
+	chosen   int          // peak of the gateway's in-flight count at selection, the request itself not counted
 }
 
 // Bases that keep apart the contents of prompts of different origin.
@@ -71,7 +72,12 @@ func newRun(s Setup) (*run, error) {
 	}
 	for id, name := range names {
 		r.replicas = append(r.replicas, &replica{Replica: model.NewReplica(limits, s.Profile.Cost),
-			id: id, name: name})
+			id: id, name: name, expected: simtime.Never})
+	}
+	if s.Stepwise {
+		for _, rep := range r.replicas {
+			rep.Stepwise()
+		}
 	}
 	r.prime()
 	return r, nil
@@ -164,10 +170,18 @@ func (r *run) deliver(q *request) {
 	}
 	q.status = 200
 	q.seq.Owner = q
-	idle := rep.Next() == simtime.Never
 	rep.Add(r.now, &q.seq)
-	if idle {
-		r.queue.push(event{at: rep.Next(), kind: evStepEnd, id: rep.id})
+	r.expect(rep)
+}
+
+// expect puts the replica's next step end in the queue, unless it is there. An
+// earlier event for a later end stays and is passed over when its time comes.
+func (r *run) expect(rep *replica) {
+	if at := rep.Next(); at != rep.expected {
+		rep.expected = at
+		if at != simtime.Never {
+			r.queue.push(event{at: at, kind: evStepEnd, id: rep.id})
+		}
 	}
 }
 
@@ -183,13 +197,14 @@ func (r *run) answer(q *request, status int, why string) {
 }
 
 func (r *run) stepEnd(rep *replica) {
+	if rep.expected != r.now {
+		return
+	}
 	rep.Advance(func(s *model.Seq) {
 		q := s.Owner.(*request)
 		r.queue.push(event{at: r.now + r.Profile.ResponseOverhead, kind: evStreamEnd, id: q.Index, req: q})
 	})
-	if at := rep.Next(); at != simtime.Never {
-		r.queue.push(event{at: at, kind: evStepEnd, id: rep.id})
-	}
+	r.expect(rep)
 }
 
 // streamEnd is the client's end of a request: the gateway stops counting it
@@ -211,6 +226,7 @@ func (r *run) streamEnd(q *request) {
 // snapshot reads the gauges of all engines, as a scraper does.
 func (r *run) snapshot() {
 	for _, rep := range r.replicas {
+		rep.Sync(r.now)
 		g := rep.Gauges()
 		rep.sampled.Running = max(rep.sampled.Running, g.Running)
 		rep.sampled.Waiting = max(rep.sampled.Waiting, g.Waiting)

@@ -21,6 +21,9 @@ type Setup struct {
 	Profile  *model.Profile
 	Policy   string
 	Seed     uint64
+	// Stepwise simulates every engine step by itself, slower and with the same
+	// records: the reference that skipping over steady steps is held to.
+	Stepwise bool
 	// Each is called with the record of every arrival, in the order in which
 	// they end; nil for nobody. The record is only valid during the call.
 	Each func(*record.Request)
