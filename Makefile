@@ -1,0 +1,36 @@
+# README.md has the two commands that matter; these are for everyday work.
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 30s
+
+.PHONY: all build test race bench lint fuzz docs ci
+
+all: build lint test
+
+build:
+	go build -o bin/sim ./cmd/sim
+
+test:
+	go test ./...
+
+race:
+	go test -race ./...
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+# Each fuzz target in turn, for FUZZTIME.
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+# Tables and figures of docs/ that the simulator makes itself.
+docs:
+	go generate ./...
+
+ci:
+	.ci/run
