@@ -33,7 +33,7 @@ type run struct {
 	now      simtime.Time
 	queue    eventQueue
 	client   *client
-	gateway  *router.Gateway
+	gateways *gateways
 	replicas []*replica
 	hashes   [][]uint64 // spare hash buffers
 	recorder recorder
@@ -67,7 +67,7 @@ func newRun(s Setup) (*run, error) {
 		return nil, err
 	}
 	names := replicaNames(s.Scenario.Cluster)
-	if r.gateway, err = newGateway(s, names); err != nil {
+	if r.gateways, err = newGateways(s, names); err != nil {
 		return nil, err
 	}
 	for id, name := range names {
@@ -143,15 +143,13 @@ func (r *run) arrive(q *request) {
 
 // route lets the gateway pick a pod and counts the request there.
 func (r *run) route(q *request) {
-	choice, err := r.gateway.Route(r.now, &router.Request{Prompt: q.Prompt})
+	pod, outstanding, err := r.gateways.route(r.now, q)
 	if err != nil {
 		r.answer(q, 503, "no_routable_pod")
 		return
 	}
-	q.decision = choice.Decision
-	q.replica = r.replicas[choice.PodID]
-	q.replica.chosen = max(q.replica.chosen, r.gateway.Running(choice.PodID))
-	r.gateway.Begin(choice.PodID)
+	q.replica = r.replicas[pod]
+	q.replica.chosen = max(q.replica.chosen, outstanding)
 	r.deliver(q)
 }
 
@@ -212,7 +210,7 @@ func (r *run) stepEnd(rep *replica) {
 func (r *run) streamEnd(q *request) {
 	r.client.inFlight--
 	if q.replica != nil {
-		r.gateway.End(q.replica.id)
+		r.gateways.ended(q.replica.id)
 	}
 	r.recorder.ended(q, r.now)
 	if loop := r.client.w.ClosedLoop; q.lane >= 0 {
@@ -244,7 +242,7 @@ func (r *run) sample(rep *replica, g model.Gauges) Sample {
 	return Sample{
 		Phase: r.recorder.phase, Route: r.Policy, Seed: r.Seed, At: r.now, Replica: rep.name,
 		Running: g.Running, Waiting: g.Waiting, KVUsage: float64(g.UsedBlocks) / float64(rep.Limits().Blocks-1),
-		InFlight: r.gateway.Running(rep.id),
+		InFlight: r.gateways.running(rep.id),
 	}
 }
 
@@ -259,7 +257,7 @@ func (r *run) prime() {
 				rep.prime(r.primingPrompt(f))
 			}
 			if start.RouterIndex == "owners" && owns {
-				r.gateway.Remember(0, &router.Request{Prompt: r.primingPrompt(f)}, id)
+				r.gateways.remember(&router.Request{Prompt: r.primingPrompt(f)}, id)
 			}
 		}
 	}
@@ -320,7 +318,7 @@ func (r *run) finish() *record.Phase {
 	}
 	p.Steps, p.Events = record.Some(int(steps)), record.Some(int(r.events))
 	p.CacheHitRatio = record.CacheHitRatio(p.Replicas)
-	p.RoutingCounterDeltas = counterDeltas(r.gateway.Counters())
+	p.RoutingCounterDeltas = counterDeltas(r.gateways.counters())
 	return &p
 }
 

@@ -193,7 +193,7 @@ func TestNothingIsLost(t *testing.T) {
 		require.Equal(t, sc.Workload.Requests, phase.Planned.Or(-1))
 		require.Zero(t, r.client.inFlight)
 		for _, rep := range r.replicas {
-			require.Zero(t, r.gateway.Running(rep.id))
+			require.Zero(t, r.gateways.running(rep.id))
 			require.Zero(t, rep.Gauges().UsedBlocks)
 			requireFIFO(t, r.recorder.requests, rep)
 		}

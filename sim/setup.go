@@ -6,7 +6,6 @@ import (
 
 	"fleetsim/model"
 	"fleetsim/random"
-	"fleetsim/router"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 	"fleetsim/simtime"
@@ -74,23 +73,6 @@ func slo(s scenario.SLO) record.SLO {
 		return record.Some(d.Seconds())
 	}
 	return record.SLO{TTFT: bound(s.TTFT), TPOT: bound(s.TPOT), E2E: bound(s.E2E)}
-}
-
-// newGateway builds the gateway with all replicas routable.
-func newGateway(s Setup, names []string) (*router.Gateway, error) {
-	settings, err := router.ParseSettings(s.Scenario.Router.Env)
-	if err != nil {
-		return nil, err
-	}
-	policy, err := router.New(s.Policy, settings, router.Options{})
-	if err != nil {
-		return nil, err
-	}
-	g := router.NewGateway(policy, random.Stream(s.Seed, "routing"))
-	for id, name := range names {
-		g.AddPod(id, name, "", "")
-	}
-	return g, nil
 }
 
 // replicaNames are the scenario's names, or pod-0, pod-1, …
