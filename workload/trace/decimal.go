@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"fleetsim/simtime"
@@ -95,9 +96,13 @@ func (a instant) add(t simtime.Time) instant {
 	return instant{sec, frac}
 }
 
-// mean is the span a part of n equal ones of t has, to the nearest tick.
-func mean(t simtime.Time, n int) simtime.Time {
-	return (t + simtime.Time(n/2)) / simtime.Time(n)
+// String is the instant in seconds.
+func (a instant) String() string {
+	s := strconv.AppendInt(nil, a.sec, 10)
+	if a.frac > 0 {
+		s = append(s, appendSeconds(nil, a.frac)[1:]...)
+	}
+	return string(s) + "s"
 }
 
 // A decimal is a JSON number taken apart: digits without leading zeros, with the
