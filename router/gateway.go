@@ -178,7 +178,7 @@ func (g *Gateway) SetMetrics(id int, m Metrics) {
 // after outputTokens tokens. It does not count; that is End's.
 func (g *Gateway) Finished(now simtime.Time, req *Request, c Choice, outputTokens int) {
 	if t, ok := g.policy.(Tracker); ok && !c.Bypassed {
-		t.Finished(now, req, c.PodID, outputTokens)
+		t.Finished(now, req, c, outputTokens)
 	}
 }
 
@@ -186,7 +186,7 @@ func (g *Gateway) Finished(now simtime.Time, req *Request, c Choice, outputToken
 // over. It does nothing for a request whose pod runs both.
 func (g *Gateway) PrefillFinished(now simtime.Time, req *Request, c Choice) {
 	if t, ok := g.policy.(PrefillTracker); ok && c.Disaggregated {
-		t.PrefillFinished(now, req, c.PrefillID)
+		t.PrefillFinished(now, req, c)
 	}
 }
 
@@ -207,19 +207,6 @@ func (g *Gateway) Counters() []Counter {
 	counters := s.AppendCounters(nil)
 	slices.SortFunc(counters, compareCounters)
 	return counters
-}
-
-// IndexStats describes a prefix index.
-type IndexStats struct {
-	Entries int   // blocks held
-	Bytes   int64 // estimate of the memory that the original takes for them
-	Evicted int64 // blocks dropped for capacity so far
-	Expired int64 // blocks dropped for age so far
-}
-
-// An IndexHolder is a policy with a prefix index.
-type IndexHolder interface {
-	IndexStats(now simtime.Time) IndexStats
 }
 
 // IndexStats describes the policy's prefix index at now; all zero without one.

@@ -22,7 +22,7 @@ func (p *leastRequest) Route(_ simtime.Time, _ *Request, pods []Pod, rng *rand.R
 }
 
 // Score gives the in-flight counts; fewer is better.
-func (p *leastRequest) Score(_ simtime.Time, _ *Request, pods []Pod, scores []float64) {
+func (p *leastRequest) Score(_ simtime.Time, _ *Request, pods []Pod, _ *rand.Rand, scores []float64) {
 	for i := range pods {
 		scores[i] = float64(pods[i].Running)
 	}

@@ -63,7 +63,7 @@ func (p *metricPolicy) choose(pods []Pod) {
 }
 
 // Score gives the policy's scores to a multi-strategy list.
-func (p *metricPolicy) Score(_ simtime.Time, _ *Request, pods []Pod, scores []float64) {
+func (p *metricPolicy) Score(_ simtime.Time, _ *Request, pods []Pod, _ *rand.Rand, scores []float64) {
 	p.score(pods, scores)
 }
 

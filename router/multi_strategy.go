@@ -12,7 +12,7 @@ import (
 // A Scorer is a policy that can be combined with others in a weighted list.
 type Scorer interface {
 	// Score sets scores[i] for each pods[i], to NaN where it cannot tell.
-	Score(now simtime.Time, req *Request, pods []Pod, scores []float64)
+	Score(now simtime.Time, req *Request, pods []Pod, rng *rand.Rand, scores []float64)
 	// LowerIsBetter tells which end of the scores is the good one.
 	LowerIsBetter() bool
 }
@@ -64,8 +64,8 @@ func newMultiStrategy(strategies []strategy, s Settings, o Options) (Policy, err
 // OrderSensitive is true: the first of equals wins.
 func (m *multiStrategy) OrderSensitive() bool { return true }
 
-func (m *multiStrategy) Route(now simtime.Time, req *Request, pods []Pod, _ *rand.Rand) (Decision, error) {
-	m.combine(now, req, pods)
+func (m *multiStrategy) Route(now simtime.Time, req *Request, pods []Pod, rng *rand.Rand) (Decision, error) {
+	m.combine(now, req, pods, rng)
 	d := Decision{Pod: firstHighest(m.final)}
 	for _, part := range m.parts {
 		if r, ok := part.Policy.(PostRouter); ok {
@@ -76,14 +76,14 @@ func (m *multiStrategy) Route(now simtime.Time, req *Request, pods []Pod, _ *ran
 }
 
 // combine sets m.final to the sum of the normalised scores times their weights.
-func (m *multiStrategy) combine(now simtime.Time, req *Request, pods []Pod) {
+func (m *multiStrategy) combine(now simtime.Time, req *Request, pods []Pod, rng *rand.Rand) {
 	m.final = m.final[:0]
 	for range pods {
 		m.final = append(m.final, 0)
 	}
 	m.scores = resize(m.scores, len(pods))
 	for _, part := range m.parts {
-		part.scorer.Score(now, req, pods, m.scores)
+		part.scorer.Score(now, req, pods, rng, m.scores)
 		normalise(m.scores, part.scorer.LowerIsBetter())
 		for i, s := range m.scores {
 			m.final[i] += s * part.weight
@@ -129,4 +129,58 @@ func firstHighest(scores []float64) int {
 		}
 	}
 	return best
+}
+
+// The optional parts of a policy are passed on to those strategies that have
+// them.
+
+// BlockStored passes an engine's event on.
+func (m *multiStrategy) BlockStored(now simtime.Time, e *BlockStored) {
+	eachPart(m, func(s KVEventSink) { s.BlockStored(now, e) })
+}
+
+// BlockRemoved passes an engine's event on.
+func (m *multiStrategy) BlockRemoved(now simtime.Time, e *BlockRemoved) {
+	eachPart(m, func(s KVEventSink) { s.BlockRemoved(now, e) })
+}
+
+// AllBlocksCleared passes an engine's event on.
+func (m *multiStrategy) AllBlocksCleared(now simtime.Time, pod int) {
+	eachPart(m, func(s KVEventSink) { s.AllBlocksCleared(now, pod) })
+}
+
+// PodRemoved passes the news on.
+func (m *multiStrategy) PodRemoved(pod int) {
+	eachPart(m, func(w PodWatcher) { w.PodRemoved(pod) })
+}
+
+// Remember passes the prompt on.
+func (m *multiStrategy) Remember(now simtime.Time, req *Request, pod int) {
+	eachPart(m, func(r Rememberer) { r.Remember(now, req, pod) })
+}
+
+// Finished passes the news on.
+func (m *multiStrategy) Finished(now simtime.Time, req *Request, c Choice, outputTokens int) {
+	eachPart(m, func(t Tracker) { t.Finished(now, req, c, outputTokens) })
+}
+
+// IndexStats adds up the indexes of the strategies.
+func (m *multiStrategy) IndexStats(now simtime.Time) (sum IndexStats) {
+	eachPart(m, func(h IndexHolder) {
+		s := h.IndexStats(now)
+		sum.Entries += s.Entries
+		sum.Bytes += s.Bytes
+		sum.Evicted += s.Evicted
+		sum.Expired += s.Expired
+	})
+	return sum
+}
+
+// eachPart calls f for each strategy that is a T.
+func eachPart[T any](m *multiStrategy, f func(T)) {
+	for _, part := range m.parts {
+		if t, ok := part.Policy.(T); ok {
+			f(t)
+		}
+	}
 }

@@ -148,26 +148,29 @@ func (p *prefixCache) pickMatched(pods []Pod) (matched bool) {
 	return matched
 }
 
-// gate is the highest in-flight count of a pod that may be used for its prefix:
-// mean + factor * standard deviation of the sample. At most (n-1)/sqrt(n)
-// deviations lie between the mean and the busiest of n pods, so a factor of 1
-// refuses nothing below 3 pods and a factor of 2 nothing below 6.
+// gate is the highest in-flight count of a pod that may be used for its prefix.
 func gate(pods []Pod, factor float64) float64 {
-	n := float64(len(pods))
+	return deviationGate(len(pods), func(i int) float64 { return float64(pods[i].Running) }, factor)
+}
+
+// deviationGate is mean + factor * standard deviation of the sample of n counts.
+// At most (n-1)/sqrt(n) deviations lie between the mean and the highest of n, so
+// a factor of 1 refuses nothing below n = 3 and a factor of 2 nothing below 6.
+func deviationGate(n int, count func(i int) float64, factor float64) float64 {
 	sum := 0.0
-	for i := range pods {
-		sum += float64(pods[i].Running)
+	for i := range n {
+		sum += count(i)
 	}
-	mean := sum / n
+	mean := sum / float64(n)
 	if n < 2 {
 		return mean
 	}
 	squares := 0.0
-	for i := range pods {
-		d := float64(pods[i].Running) - mean
+	for i := range n {
+		d := count(i) - mean
 		squares += d * d
 	}
-	return mean + factor*math.Sqrt(squares/(n-1))
+	return mean + factor*math.Sqrt(squares/float64(n-1))
 }
 
 func (p *prefixCache) countersOf(model string) *prefixCounters {
@@ -223,7 +226,7 @@ func (p *prefixCache) AllBlocksCleared(_ simtime.Time, pod int) {
 func (p *prefixCache) PodRemoved(pod int) { p.index.podRemoved(pod) }
 
 // Score gives the match percentages over all pods.
-func (p *prefixCache) Score(now simtime.Time, req *Request, pods []Pod, scores []float64) {
+func (p *prefixCache) Score(now simtime.Time, req *Request, pods []Pod, _ *rand.Rand, scores []float64) {
 	p.hash(req)
 	p.percents, p.candidates = p.percents[:0], p.candidates[:0]
 	for i := range pods {

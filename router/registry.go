@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +10,11 @@ import (
 )
 
 // Options are inputs of a policy that are no settings of the gateway.
-type Options struct{}
+type Options struct {
+	// Profiles are the GPU profiles that the slo policies read; without one they
+	// fall back to least-request.
+	Profiles []GPUProfile
+}
 
 // A Factory makes a policy with its state empty.
 type Factory func(Settings, Options) (Policy, error)
@@ -50,7 +55,7 @@ func Names() []string {
 // New makes the named policy. A name may also be a weighted list, "a:2,b:1,c",
 // of policies that can score pods.
 func New(name string, s Settings, o Options) (Policy, error) {
-	if err := checkFixes(s.UpstreamFixed); err != nil {
+	if err := errors.Join(s.Validate(), checkFixes(s.UpstreamFixed), checkProfiles(o.Profiles)); err != nil {
 		return nil, err
 	}
 	strategies, err := parseStrategies(name)

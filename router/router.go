@@ -33,8 +33,8 @@ type Request struct {
 	Model   string // "" for the cluster's only model
 	User    string // the `user` header; "" when absent
 	Session string // the `x-session-id` header; "" when absent
-	// Arrived is when the request reached the gateway; power-of-two counts by
-	// the hour in which that was.
+	// Arrived is when the request reached the gateway. power-of-two counts by the
+	// hour in which that was, and slo policies rank by the time since.
 	Arrived simtime.Time
 }
 
@@ -67,6 +67,9 @@ type Decision struct {
 	// that pod's index in the list; Prefill means nothing otherwise.
 	Disaggregated bool
 	Prefill       int
+	// Load is what a policy that keeps a ledger of its own has charged the pod
+	// for the request, in its own unit; Tracker gives it back.
+	Load float64
 }
 
 // A Policy picks a pod for a request.
@@ -85,15 +88,16 @@ type OrderSensitive interface {
 
 // A Tracker is a policy that hears how requests went on.
 type Tracker interface {
-	// Finished reports that the stream of a request that the policy routed to pod
-	// has ended, whatever its outcome, after outputTokens tokens.
-	Finished(now simtime.Time, req *Request, pod, outputTokens int)
+	// Finished reports that the stream of a request that the policy routed as c
+	// says has ended, whatever its outcome, after outputTokens tokens.
+	Finished(now simtime.Time, req *Request, c Choice, outputTokens int)
 }
 
 // A PrefillTracker is a policy that hears of the end of a prefill which it gave
-// to a pod of its own.
+// to a pod of its own. The original counts a request as in flight on its decode
+// pod only then, so the caller's Begin belongs there, too.
 type PrefillTracker interface {
-	PrefillFinished(now simtime.Time, req *Request, pod int)
+	PrefillFinished(now simtime.Time, req *Request, c Choice)
 }
 
 // A PodWatcher is a policy that hears of pods leaving the routable list.
@@ -107,8 +111,18 @@ type Rememberer interface {
 	Remember(now simtime.Time, req *Request, pod int)
 }
 
-// Errors that a caller may want to tell apart.
-var (
-	// ErrNoPod is returned when no pod is routable; the gateway answers 503.
-	ErrNoPod = errors.New("router: no routable pod")
-)
+// An IndexHolder is a policy with a prefix index.
+type IndexHolder interface {
+	IndexStats(now simtime.Time) IndexStats
+}
+
+// IndexStats describes a prefix index.
+type IndexStats struct {
+	Entries int   // blocks held
+	Bytes   int64 // estimate of the memory that the original takes for them
+	Evicted int64 // blocks dropped for capacity so far
+	Expired int64 // blocks dropped for age so far
+}
+
+// ErrNoPod is returned when no pod is routable; the gateway answers 503.
+var ErrNoPod = errors.New("router: no routable pod")

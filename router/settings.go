@@ -50,6 +50,10 @@ type PrefixSettings struct {
 	HashSeed uint64
 	// KVEventSync (…KV_EVENT_SYNC_ENABLED) selects the index fed by engine events.
 	KVEventSync bool
+	// Tokenizer (…TOKENIZER_TYPE) and RemoteTokenizer (…USE_REMOTE_TOKENIZER) may
+	// ask for the engine's tokens only where KVEventSync takes them anyway.
+	Tokenizer       string
+	RemoteTokenizer bool
 }
 
 // SyncSettings are those of the index fed by engine events, AIBRIX_SYNC_….
@@ -83,10 +87,17 @@ type VTCSettings struct {
 
 // PDSettings are those of prefill/decode disaggregation.
 type PDSettings struct {
-	PrefillSpread int    // AIBRIX_PREFILL_LOAD_IMBALANCE_MIN_SPREAD
-	DecodeSpread  int    // AIBRIX_DECODE_LOAD_IMBALANCE_MIN_SPREAD
-	PrefillScore  string // AIBRIX_PREFILL_SCORE_POLICY: prefix_cache or least_request
-	DecodeScore   string // AIBRIX_DECODE_SCORE_POLICY: load_balancing or least_request
+	PrefillSpread    int     // AIBRIX_PREFILL_LOAD_IMBALANCE_MIN_SPREAD, requests
+	DecodeSpread     int     // AIBRIX_DECODE_LOAD_IMBALANCE_MIN_SPREAD, requests
+	ThroughputSpread float64 // AIBRIX_DECODE_THROUGHPUT_IMBALANCE_MIN_SPREAD, tokens a second
+	DrainRatio       float64 // AIBRIX_DECODE_SCORE_RATIO_THRESHOLD
+	PrefillScore     string  // AIBRIX_PREFILL_SCORE_POLICY: prefix_cache or least_request
+	DecodeScore      string  // AIBRIX_DECODE_SCORE_POLICY: load_balancing or least_request
+	RunningWeight    float64 // AIBRIX_DECODE_LB_WEIGHT_RUNNING
+	ThroughputWeight float64 // AIBRIX_DECODE_LB_WEIGHT_THROUGHPUT
+	// PrefillTimeout (AIBRIX_PREFILL_REQUEST_TIMEOUT, seconds) is how long the
+	// gateway waits for a prefill; keeping it is the caller's part.
+	PrefillTimeout simtime.Time
 }
 
 // The defaults in AIBrix's code where its shipped manifest says otherwise. A
@@ -112,6 +123,7 @@ func DefaultSettings() Settings {
 			EvictionDuration: 20 * simtime.Minute,
 			Imbalance:        16,
 			DeviationFactor:  2,
+			Tokenizer:        tokenizerCharacter,
 		},
 		Sync: SyncSettings{
 			MaxContexts:      1000,
@@ -137,10 +149,15 @@ func DefaultSettings() Settings {
 			MaxTokens:         8000,
 		},
 		PD: PDSettings{
-			PrefillSpread: 16,
-			DecodeSpread:  16,
-			PrefillScore:  "prefix_cache",
-			DecodeScore:   "load_balancing",
+			PrefillSpread:    16,
+			DecodeSpread:     16,
+			ThroughputSpread: 2048,
+			DrainRatio:       1.5,
+			PrefillScore:     "prefix_cache",
+			DecodeScore:      "load_balancing",
+			RunningWeight:    1,
+			ThroughputWeight: 1,
+			PrefillTimeout:   30 * simtime.Second,
 		},
 		Refresh: 50 * simtime.Millisecond,
 	}
@@ -161,17 +178,38 @@ func ParseSettings(env map[string]string) (Settings, error) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		set, known := variables[name]
 		switch {
+		case slices.Contains(withoutEffect, name):
 		case known:
 			if err := set(&s, strings.TrimSpace(env[name])); err != nil {
 				problems = append(problems, fmt.Errorf("%s = %q: %w", name, env[name], err))
 			}
 		case strings.HasPrefix(name, "AIBRIX_"):
 			problems = append(problems, fmt.Errorf("%s: AIBrix v0.7.0 has no such setting; the nearest is %s",
-				name, nearest(name, slices.Sorted(maps.Keys(variables)))))
+				name, nearest(name, knownNames())))
 		}
 	}
-	return s, errors.Join(problems...)
+	return s, errors.Join(append(problems, s.Validate())...)
 }
+
+// Validate reports settings that do not go together.
+func (s *Settings) Validate() error {
+	p := &s.Prefix
+	var problems []error
+	if !p.KVEventSync && (p.RemoteTokenizer || p.Tokenizer == tokenizerRemote) {
+		problems = append(problems, errors.New("a remote tokenizer is simulated only with AIBRIX_PREFIX_CACHE_KV_EVENT_SYNC_ENABLED = true"))
+	}
+	if p.KVEventSync && p.BlockSize%tokenBytes != 0 {
+		problems = append(problems, fmt.Errorf("AIBRIX_PREFIX_CACHE_BLOCK_SIZE = %d: with KV event sync want a multiple of %d, the bytes of a token id", p.BlockSize, tokenBytes))
+	}
+	return errors.Join(problems...)
+}
+
+// The tokenizers whose prefix hashes can be simulated. tiktoken would need the
+// prompt's text.
+const (
+	tokenizerCharacter = "character"
+	tokenizerRemote    = "remote"
+)
 
 // A setter reads one variable into the settings.
 type setter func(s *Settings, value string) error
@@ -183,9 +221,10 @@ var variables = map[string]setter{
 	"AIBRIX_POD_METRIC_REFRESH_INTERVAL_MS": span(simtime.Millisecond,
 		func(s *Settings) *simtime.Time { return &s.Refresh }),
 
-	"AIBRIX_PREFIX_CACHE_TOKENIZER_TYPE": tokenizer,
-	"AIBRIX_PREFIX_CACHE_BLOCK_SIZE":     count(func(s *Settings) *int { return &s.Prefix.BlockSize }),
-	"AIBRIX_PREFIX_CACHE_BLOCK_NUMBER":   count(func(s *Settings) *int { return &s.Prefix.BlockNumber }),
+	"AIBRIX_PREFIX_CACHE_TOKENIZER_TYPE": oneOf([]string{tokenizerCharacter, tokenizerRemote},
+		func(s *Settings) *string { return &s.Prefix.Tokenizer }),
+	"AIBRIX_PREFIX_CACHE_BLOCK_SIZE":   count(func(s *Settings) *int { return &s.Prefix.BlockSize }),
+	"AIBRIX_PREFIX_CACHE_BLOCK_NUMBER": count(func(s *Settings) *int { return &s.Prefix.BlockNumber }),
 	"AIBRIX_PREFIX_CACHE_EVICTION_INTERVAL_SECONDS": span(simtime.Second,
 		func(s *Settings) *simtime.Time { return &s.Prefix.EvictionInterval }),
 	"AIBRIX_PREFIX_CACHE_EVICTION_DURATION_MINS": span(simtime.Minute,
@@ -196,9 +235,7 @@ var variables = map[string]setter{
 		func(s *Settings) *int { return &s.Prefix.DeviationFactor }),
 	"AIBRIX_PREFIX_CACHE_HASH_SEED":             hashSeed,
 	"AIBRIX_PREFIX_CACHE_KV_EVENT_SYNC_ENABLED": boolean(func(s *Settings) *bool { return &s.Prefix.KVEventSync }),
-	// The sync branch always asks the engine for tokens; the local one would only
-	// learn of another unit, which a character tokenizer does not have.
-	"AIBRIX_PREFIX_CACHE_USE_REMOTE_TOKENIZER": boolean(func(*Settings) *bool { return new(bool) }),
+	"AIBRIX_PREFIX_CACHE_USE_REMOTE_TOKENIZER":  boolean(func(s *Settings) *bool { return &s.Prefix.RemoteTokenizer }),
 
 	"AIBRIX_SYNC_MAX_CONTEXTS":             count(func(s *Settings) *int { return &s.Sync.MaxContexts }),
 	"AIBRIX_SYNC_MAX_PREFIXES_PER_CONTEXT": count(func(s *Settings) *int { return &s.Sync.MaxPrefixes }),
@@ -226,11 +263,42 @@ var variables = map[string]setter{
 
 	"AIBRIX_PREFILL_LOAD_IMBALANCE_MIN_SPREAD": count(func(s *Settings) *int { return &s.PD.PrefillSpread }),
 	"AIBRIX_DECODE_LOAD_IMBALANCE_MIN_SPREAD":  count(func(s *Settings) *int { return &s.PD.DecodeSpread }),
+	"AIBRIX_DECODE_THROUGHPUT_IMBALANCE_MIN_SPREAD": weight(
+		func(s *Settings) *float64 { return &s.PD.ThroughputSpread }),
+	"AIBRIX_DECODE_SCORE_RATIO_THRESHOLD": weight(func(s *Settings) *float64 { return &s.PD.DrainRatio }),
+	"AIBRIX_DECODE_LB_WEIGHT_RUNNING":     weight(func(s *Settings) *float64 { return &s.PD.RunningWeight }),
+	"AIBRIX_DECODE_LB_WEIGHT_THROUGHPUT":  weight(func(s *Settings) *float64 { return &s.PD.ThroughputWeight }),
+	"AIBRIX_PREFILL_REQUEST_TIMEOUT": span(simtime.Second,
+		func(s *Settings) *simtime.Time { return &s.PD.PrefillTimeout }),
 	"AIBRIX_PREFILL_SCORE_POLICY": oneOf([]string{"prefix_cache", "least_request"},
 		func(s *Settings) *string { return &s.PD.PrefillScore }),
 	"AIBRIX_DECODE_SCORE_POLICY": oneOf([]string{"load_balancing", "least_request"},
 		func(s *Settings) *string { return &s.PD.DecodeScore }),
 	"AIBRIX_PROMPT_LENGTH_BUCKETING": unsupported("false", "length classes and combined pods are not simulated"),
+}
+
+// withoutEffect are the variables that a gateway has and that change nothing in
+// a simulation: addresses, logging, other components' parts.
+var withoutEffect = []string{
+	"AIBRIX_GPU_OPTIMIZER_TRACING_FLAG",
+	"AIBRIX_KV_CONNECTOR_TYPE",
+	"AIBRIX_MAX_TOKENIZERS_PER_POOL",
+	"AIBRIX_MODEL_GPU_PROFILE_CACHING_FLAG",
+	"AIBRIX_PREFIX_CACHE_KV_EVENT_PUBLISH_ADDR",
+	"AIBRIX_PREFIX_CACHE_KV_EVENT_SUBSCRIBE_ADDRS",
+	"AIBRIX_PREFIX_CACHE_LOCAL_ROUTER_METRICS_ENABLED",
+	"AIBRIX_PREFIX_CACHE_REMOTE_TOKENIZER_ENDPOINT",
+	"AIBRIX_STATESYNC_SYNC_PERIOD",
+	"AIBRIX_TOKENIZER_HEALTH_CHECK_PERIOD",
+	"AIBRIX_TOKENIZER_REQUEST_TIMEOUT",
+	"AIBRIX_TOKENIZER_TTL",
+	"AIBRIX_TRT_MACHINE_ID",
+	"AIBRIX_TTFT_THRESHOLD_S",
+	"AIBRIX_VLLM_TOKENIZER_ENDPOINT_TEMPLATE",
+}
+
+func knownNames() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(variables)), withoutEffect...)))
 }
 
 // maxCount keeps sums of settings and counts inside an int32 entry number.
@@ -310,13 +378,6 @@ func unsupported(allowed, why string) setter {
 		}
 		return nil
 	}
-}
-
-func tokenizer(_ *Settings, value string) error {
-	if value != "character" {
-		return errors.New(`only "character" is simulated: other tokenizers need the prompt's text`)
-	}
-	return nil
 }
 
 func hashSeed(s *Settings, value string) error {
