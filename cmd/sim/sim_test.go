@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fleetsim/sim"
+	"fleetsim/sim/record"
+)
+
+// sh runs a command line and returns its status and output.
+func sh(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = dispatch(args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func write(t *testing.T, name, content string) string {
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// Wrong input ends with status 2 and says what is wrong and what is allowed,
+// with nothing on standard output.
+func TestWrongInput(t *testing.T) {
+	bad := write(t, "bad.toml", strings.Join([]string{
+		`name = "bad"`,
+		`policies = ["prefix-cash"]`,
+		`[cluster]`,
+		`replicas = 0`,
+		`replica = 3`,
+		`[workload]`,
+		`output_tokens = 128`,
+		`[workload.arrivals]`,
+		`rate_per_second = -1.0`,
+		`[workload.prompt]`,
+		`families = 8`,
+		`hot_fraction = 1.5`,
+	}, "\n"))
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"no command":      {nil, []string{"Usage"}},
+		"unknown command": {[]string{"rnu"}, []string{"rnu", "run, "}},
+		"no scenario":     {[]string{"run"}, []string{"SCENARIO"}},
+		"missing file":    {[]string{"run", "nowhere.toml"}, []string{"nowhere.toml"}},
+		"unknown name":    {[]string{"run", "hot9"}, []string{"hot9", "hot90"}},
+		"unknown flag":    {[]string{"run", "hot90", "--polcy", "random"}, []string{"polcy"}},
+		"format":          {[]string{"run", "hot90", "--format", "xml"}, []string{"xml", "table", "json", "jsonl"}},
+		"repeat":          {[]string{"run", "hot90", "--repeat", "0"}, []string{"--repeat 0"}},
+		"seed":            {[]string{"run", "hot90", "--seed", "-1"}, []string{"-1"}},
+		"policy":          {[]string{"run", "hot90", "--policy", "least-requests"}, []string{"least-requests", "least-request"}},
+		"profile":         {[]string{"run", "hot90", "--profile", "h100"}, []string{"h100", "qwen3.8-27b-fp8-l20"}},
+		"set":             {[]string{"run", "hot90", "--set", "cluster.replcas=3"}, []string{"cluster.replcas", "replicas"}},
+		"engine":          {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},
+		"everything in a file at once": {[]string{"run", bad}, []string{
+			"bad.toml:2:", "prefix-cash", "prefix-cache", "bad.toml:4:", "replicas", "bad.toml:5:", "bad.toml:9:", "rate_per_second", "bad.toml:12:", "hot_fraction",
+		}},
+		"unknown study": {[]string{"compare", "routing-studies"}, []string{"routing-studies", "routing-study"}},
+		"no study":      {[]string{"compare"}, []string{"STUDY"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := sh(c.args...)
+			require.Equal(t, statusUsage, status, stderr)
+			require.Empty(t, stdout)
+			for _, want := range c.want {
+				require.Contains(t, stderr, want)
+			}
+			require.NotContains(t, stderr, "goroutine")
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, c := range commands() {
+		if c.name == "version" {
+			continue
+		}
+		status, stdout, stderr := sh(c.name, "--help")
+		require.Equal(t, statusOK, status)
+		require.Contains(t, stdout, "Example: sim "+c.name)
+		require.Empty(t, stderr)
+	}
+}
+
+func TestRunTable(t *testing.T) {
+	status, stdout, stderr := sh("run", "hot90")
+	require.Equal(t, statusOK, status, stderr)
+	require.Empty(t, stderr, "no progress outside a terminal")
+	for _, want := range []string{"random", "least-request", "prefix-cache", "TTFT p50", "hit ratio", "split"} {
+		require.Contains(t, stdout, want)
+	}
+}
+
+// JSON is one phase record, or an array of several, that reads back.
+func TestRunJSON(t *testing.T) {
+	status, stdout, _ := sh("run", "hot90", "--policy", "prefix-cache", "--format", "json")
+	require.Equal(t, statusOK, status)
+	var one map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stdout), &one))
+	require.Equal(t, true, one["simulated"])
+
+	status, stdout, _ = sh("run", "hot90", "--policy", "prefix-cache", "--repeat", "3", "--format", "json")
+	require.Equal(t, statusOK, status)
+	var many []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stdout), &many))
+	require.Len(t, many, 3)
+
+	status, stdout, _ = sh("run", "hot90", "--format", "jsonl")
+	require.Equal(t, statusOK, status)
+	phases, err := record.ReadPhases("stdout", strings.NewReader(stdout))
+	require.NoError(t, err)
+	require.Len(t, phases, 3)
+}
+
+// The same command gives the same bytes, on one processor or two, and in the
+// run directory too.
+func TestSameBytes(t *testing.T) {
+	outputs := map[string]bool{}
+	for _, procs := range []int{1, 2, 2} {
+		old := runtime.GOMAXPROCS(procs)
+		dir := filepath.Join(t.TempDir(), "out")
+		status, stdout, stderr := sh("run", "hot90", "--repeat", "3", "--format", "jsonl", "--out", dir)
+		runtime.GOMAXPROCS(old)
+		require.Equal(t, statusOK, status, stderr)
+		all := stdout
+		for _, name := range []string{record.PhasesFile, record.RequestsFile, sim.TimelineFile} {
+			content, err := os.ReadFile(filepath.Join(dir, name))
+			require.NoError(t, err)
+			require.NotEmpty(t, content)
+			all += string(content)
+		}
+		outputs[all] = true
+	}
+	require.Len(t, outputs, 1)
+}
+
+func TestCompareJSON(t *testing.T) {
+	status, stdout, stderr := sh("compare", "routing-study", "--repeat", "3", "--format", "json")
+	require.Equal(t, statusOK, status, stderr)
+	var c struct {
+		Study  string
+		Phases []struct {
+			Phase               string
+			Measured, Simulated map[string]any
+			Band                map[string]struct{ P5, P50, P95 *float64 }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &c))
+	require.Equal(t, "routing-study", c.Study)
+	require.Len(t, c.Phases, 24)
+	for _, p := range c.Phases {
+		require.NotNil(t, p.Measured["good"])
+		require.NotNil(t, p.Simulated["good"])
+		band := p.Band["ttft.p95"]
+		require.LessOrEqual(t, *band.P5, *band.P50)
+		require.LessOrEqual(t, *band.P50, *band.P95)
+	}
+}
+
+func TestCompareTable(t *testing.T) {
+	status, stdout, stderr := sh("compare", "routing-study", "--repeat", "2")
+	require.Equal(t, statusOK, status, stderr)
+	require.Contains(t, stdout, "r2-hot90-prefix-cache")
+	require.Contains(t, stdout, "inside the 5-95% band")
+}
