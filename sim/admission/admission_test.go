@@ -438,6 +438,7 @@ func TestEveryOfferEndsOnce(t *testing.T) {
 		}
 
 		// NextDeadline is enough to drive the rest: no wait is forgotten.
+		resolve(p.Expire(now))
 		for p.NextDeadline() < simtime.Never {
 			if p.NextDeadline() < now {
 				t.Fatalf("deadline %v in the past, now %v", p.NextDeadline(), now)
