@@ -18,7 +18,8 @@ import (
 const (
 	maxReplicas = 10_000
 	maxRequests = 100_000_000
-	maxFamilies = 1_000_000
+	maxFamilies = 100_000
+	maxLanes    = 100_000     // of a closed loop
 	maxTokens   = 100_000_000 // of a prompt, an output or a limit of the engine
 	maxRate     = 1e6         // a second
 )
@@ -38,30 +39,43 @@ var (
 // types.
 type checker struct {
 	doc      *strict.Doc
-	problems Problems
+	decoding Problems // found while decoding
+	problems Problems // found since
 }
 
-// bad adds a problem, unless one is known with the same value or a part of it:
-// then this one is most likely its consequence.
+// maxProblems is how many problems bad collects: enough to see what is wrong
+// with a list that is wrong throughout.
+const maxProblems = 100
+
+// bad adds a problem, unless decoding had one with the same value or a part of
+// it: then this one is its consequence.
 func (c *checker) bad(p strict.Path, format string, args ...any) {
-	known := slices.ContainsFunc(c.problems, func(q Problem) bool { return q.Path.Overlaps(p) })
-	if !known {
+	broken := slices.ContainsFunc(c.decoding, func(q Problem) bool { return q.Path.Overlaps(p) })
+	if !broken && len(c.problems) < maxProblems {
 		c.problems = append(c.problems, c.doc.Problem(p, format, args...))
 	}
 }
 
-// errors adds each of the errors that err joins.
+// errors adds each of the errors that err joins, or none if it is nil.
 func (c *checker) errors(p strict.Path, err error) {
+	for _, err := range split(err) {
+		c.error(p, err)
+	}
+}
+
+func (c *checker) error(p strict.Path, err error) {
+	c.bad(p, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// split is the errors that err joins; none if it is nil.
+func split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			c.errors(p, e)
-		}
-		return
+		return joined.Unwrap()
 	}
-	if err != nil {
-		line := strings.ReplaceAll(err.Error(), "\n", "; ")
-		c.problems = append(c.problems, c.doc.Problem(p, "%s", line))
+	if err == nil {
+		return nil
 	}
+	return []error{err}
 }
 
 func (c *checker) count(p strict.Path, n, lo, hi int) {
@@ -203,7 +217,7 @@ func (c *checker) arrivals(w *Workload) {
 	}
 	if a.Burstiness != 0 {
 		c.positive(p.Key("burstiness"), a.Burstiness, 1e6)
-		if a.Process != "gamma" {
+		if a.Process != "gamma" && a.Burstiness != 1 {
 			c.bad(p.Key("burstiness"), `%s.burstiness is for process = "gamma" only`, p)
 		}
 	}
@@ -243,7 +257,7 @@ const yearOfTicks = simtime.Time(maxDuration/time.Nanosecond) * simtime.Nanoseco
 
 func (c *checker) closedLoop(w *Workload) {
 	const p = strict.Path("workload.closed_loop")
-	c.count(p.Key("concurrency"), w.ClosedLoop.Concurrency, 1, maxFamilies)
+	c.count(p.Key("concurrency"), w.ClosedLoop.Concurrency, 1, maxLanes)
 	if w.ClosedLoop.Duration.Time == 0 && w.Requests == 0 {
 		c.bad(p, "%s never ends; give it a duration, or workload.requests", p)
 	}
@@ -294,7 +308,7 @@ func (c *checker) bodyLength(p strict.Path, pr *Prompt, repeat int) {
 func (c *checker) familyOrder(w *Workload) {
 	const p = strict.Path("workload.prompt.family_order")
 	order := w.Prompt.FamilyOrder
-	if order == nil {
+	if len(order) == 0 {
 		return
 	}
 	if len(order) != w.Requests {
@@ -394,7 +408,7 @@ func (c *checker) autoscale(sc *Scenario) {
 	const p = strict.Path("autoscale")
 	a := &sc.Autoscale
 	if a.Strategy == "" {
-		if c.doc.Has(p) {
+		if a.Max != 0 || a.Metric != "" || a.Target != 0 || len(a.PreScale) > 0 {
 			c.bad(p, "[autoscale] needs a strategy%s", strict.Suggest("", strategies[:]))
 		}
 		return

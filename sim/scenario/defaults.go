@@ -58,7 +58,7 @@ func complete(sc *Scenario) {
 			s.Distribution = "constant"
 		}
 	}
-	if sc.Start.Owners == nil && (sc.Start.EngineCache == "owners" || sc.Start.RouterIndex == "owners") {
+	if len(sc.Start.Owners) == 0 && (sc.Start.EngineCache == "owners" || sc.Start.RouterIndex == "owners") {
 		sc.Start.Owners = roundRobin(sc.Workload.Prompt.Families, sc.Cluster.Names)
 	}
 }

@@ -70,10 +70,10 @@ func override(doc *strict.Doc, sets []string) Problems {
 // read is the checked scenario in doc.
 func read(doc *strict.Doc) (*Scenario, Problems) {
 	sc := defaults(scenarioName(doc.File()))
-	c := checker{doc: doc, problems: doc.Decode(sc)}
+	c := checker{doc: doc, decoding: doc.Decode(sc)}
 	c.scenario(sc)
-	if len(c.problems) > 0 {
-		return nil, c.problems
+	if problems := append(c.decoding, c.problems...); len(problems) > 0 {
+		return nil, problems
 	}
 	complete(sc)
 	return sc, nil

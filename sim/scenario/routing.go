@@ -31,15 +31,28 @@ func (c *checker) policies(sc *Scenario) {
 func (c *checker) router(r *Router) {
 	c.count("router.gateways", r.Gateways, 1, maxReplicas)
 	c.positiveSpan("router.metrics_interval", r.MetricsInterval)
-	for _, name := range sortedKeys(r.Env) {
-		_, err := router.ParseSettings(map[string]string{name: r.Env[name]})
-		c.errors(strict.Path("router.env").Key(name), err)
-	}
+	c.environment(r.Env)
 	fixes := autoscale.Fixes()
 	for _, f := range router.UpstreamFixes() {
 		fixes = append(fixes, f.Name)
 	}
 	for i, name := range r.UpstreamFixed {
 		c.oneOf(strict.Path("router.upstream_fixed").Index(i), name, fixes)
+	}
+}
+
+// environment reports what is wrong with the gateway's settings, each at the
+// variable that the message begins with.
+func (c *checker) environment(env map[string]string) {
+	const p = strict.Path("router.env")
+	_, err := router.ParseSettings(env)
+	for _, err := range split(err) {
+		at, longest := p, 0
+		for _, name := range sortedKeys(env) {
+			if len(name) > longest && strings.HasPrefix(err.Error(), name) {
+				at, longest = p.Key(name), len(name)
+			}
+		}
+		c.error(at, err)
 	}
 }

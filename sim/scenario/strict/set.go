@@ -105,18 +105,36 @@ func (d *Doc) Graft(path Path, other *Doc, from Path) error {
 // Put puts v, made of the types that TOML values have (map[string]any, []any,
 // string, int64, float64, bool), at path. Problems with it are reported at place.
 func (d *Doc) Put(path Path, v any, place Place) error {
-	old, _ := d.get(path)
 	parts, err := path.split()
-	if err == nil {
-		var root any
-		if root, err = put(d.root, "", parts, v); err == nil {
-			d.root = root.(map[string]any)
-			walk(path, old, func(p Path) { delete(d.places, p) })
-			d.places[path] = place
-			return nil
+	if err != nil {
+		return Problems{{Place: place, Path: path, Msg: err.Error()}}
+	}
+	first, old := d.firstNew(path)
+	root, err := put(d.root, "", parts, v)
+	if err != nil {
+		return Problems{{Place: place, Path: path, Msg: err.Error()}}
+	}
+	d.root = root.(map[string]any)
+	walk(path, old, func(p Path) { delete(d.places, p) })
+	for p := path; p != first; p = p.parent() {
+		d.places[p] = place
+	}
+	d.places[first] = place
+	return nil
+}
+
+// firstNew is the topmost path, down to path, that holds nothing yet, or path
+// and what it holds.
+func (d *Doc) firstNew(path Path) (first Path, old any) {
+	old, found := d.get(path)
+	first = path
+	for !found {
+		up := first.parent()
+		if _, found = d.get(up); !found {
+			first = up
 		}
 	}
-	return Problems{{Place: place, Path: path, Msg: err.Error()}}
+	return first, old
 }
 
 // walk calls f with path, which holds v, and the paths of all parts of v.

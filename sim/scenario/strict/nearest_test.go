@@ -1,0 +1,65 @@
+package strict
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0},
+		{"", "abc", 3},
+		{"kitten", "sitting", 3},
+		{"replicas", "replcias", 1}, // neighbours swapped
+		{"ca", "abc", 3},            // no edit inside a swap
+		{"rate", "rates", 1},
+	} {
+		require.Equal(t, c.want, distance(c.a, c.b), "%q %q", c.a, c.b)
+		require.Equal(t, c.want, distance(c.b, c.a), "%q %q", c.b, c.a)
+	}
+}
+
+func TestDistanceProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[a-c]{0,6}`)
+		a, b := word.Draw(t, "a"), word.Draw(t, "b")
+		d := distance(a, b)
+		require.Equal(t, a == b, d == 0)
+		require.GreaterOrEqual(t, d, max(len(a), len(b))-min(len(a), len(b)))
+		require.LessOrEqual(t, d, max(len(a), len(b)))
+		require.Equal(t, d, distance(b, a))
+	})
+}
+
+func TestSuggest(t *testing.T) {
+	known := []string{"random", "prefix-cache", "least-request"}
+	for _, c := range []struct{ name, want string }{
+		{"prefix-cach", `; did you mean "prefix-cache"?`},
+		{"Random", `; did you mean "random"?`},
+		{"least_requests", `; did you mean "least-request"?`},
+		{"throughput", "; allowed: least-request, prefix-cache, random"},
+		{"", "; allowed: least-request, prefix-cache, random"},
+	} {
+		require.Equal(t, c.want, Suggest(c.name, known), "%q", c.name)
+	}
+	require.Empty(t, Suggest("x", nil))
+	require.Equal(t, []string{"random", "prefix-cache", "least-request"}, known)
+}
+
+func TestPath(t *testing.T) {
+	p := Path("").Key("a").Key("b.c").Index(2).Key("")
+	require.Equal(t, Path(`a."b.c".2.""`), p)
+	require.Equal(t, "", p.Last())
+	require.Equal(t, Path(`a."b.c".2`), p.parent())
+	require.Equal(t, "b.c", Path(`a."b.c"`).Last())
+	require.True(t, Path("a").contains("a.b"))
+	require.True(t, Path("").contains("a.b"))
+	require.False(t, Path("a").contains("ab"))
+	require.True(t, Path("a.b").Overlaps("a"))
+	require.False(t, Path("a.b").Overlaps("a.c"))
+}
