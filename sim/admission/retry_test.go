@@ -70,6 +70,20 @@ func TestJitter(t *testing.T) {
 	assert.True(t, most <= 4*second && most > 4*second-10*millisecond, "%v", most)
 }
 
+// TestJitterReachesBothEnds: of a back-off of one tick, full jitter leaves it all
+// or nothing.
+func TestJitterReachesBothEnds(t *testing.T) {
+	r := newRetrier(t, scenario.Retry{MaxAttempts: 2, BackOff: scenario.Duration{Time: simtime.Tick}, Jitter: 1})
+	rng := random.Stream(3, "retry")
+	seen := map[simtime.Time]int{}
+	for range 1000 {
+		delay, _ := r.Next(1, rng)
+		seen[delay]++
+	}
+	assert.InDelta(t, 500, seen[0], 80)
+	assert.Equal(t, 1000, seen[0]+seen[1])
+}
+
 // TestBudget: retries of at most a fifth of the first attempts.
 func TestBudget(t *testing.T) {
 	r := newRetrier(t, scenario.Retry{MaxAttempts: 9, Budget: 0.2})

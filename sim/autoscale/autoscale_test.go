@@ -122,6 +122,10 @@ func TestWorkloadWithoutPodsKeepsOldValues(t *testing.T) {
 	d := s.Reconcile(1000*second, 4, nil)
 	assert.Equal(t, Decision{Desired: 8, Stable: 20, Panic: 20, Recommended: 8, Stabilized: 8, Reason: Computed}, d)
 	assert.Equal(t, 0, s.Reconcile(1010*second, 0, nil).Desired, "apa never leaves 0")
+
+	s = newScaler(t, Config{Strategy: KPA, Min: 0, Max: 9, Target: 10})
+	s.Reconcile(0, 4, reported(4, 70))
+	assert.Equal(t, 1, s.Reconcile(10*second, 0, nil).Desired, "kpa leaves 0, with one")
 }
 
 func TestWindow(t *testing.T) {

@@ -118,6 +118,25 @@ func TestScaleDownOrder(t *testing.T) {
 	assert.Equal(t, Counts{Terminating: 6, GPUs: 6}, d.Counts())
 }
 
+// TestMoreRestartsGoFirst among replicas that are equally unready.
+func TestMoreRestartsGoFirst(t *testing.T) {
+	d := newDeployment(t, Config{Replicas: 3})
+	for _, id := range []int{0, 0, 1, 2} {
+		d.Crash(0, id, simtime.Never)
+	}
+	assert.Equal(t, []string{"1s #0 crashed>terminating"}, lines(d.Scale(second, 2)))
+	assert.Equal(t, []string{"2s #2 crashed>terminating"}, lines(d.Scale(2*second, 1)))
+}
+
+// TestRolloutGivesUpBrokenOnes: one of four is down, one may be: it is the one
+// to go, as taking a ready one would leave too few.
+func TestRolloutGivesUpBrokenOnes(t *testing.T) {
+	d := newDeployment(t, Config{Replicas: 4, Stages: thirty, MaxSurge: "0", MaxUnavailable: "1"})
+	d.Crash(0, 2, simtime.Never)
+	assert.Equal(t, []string{"1s #2 crashed>terminating", "1s #4 none>pending", "1s #4 pending>scheduling"}, lines(d.Rollout(second)))
+	assert.Equal(t, 3, d.Counts().Ready)
+}
+
 // TestLogarithmicOrder: ages of 3 and 3.9 s share a binary logarithm (2^31 ns to
 // 2^32 ns), so the random UID decides, not the age; 100 s and 3 s do not.
 func TestLogarithmicOrder(t *testing.T) {

@@ -42,9 +42,6 @@ func (d *Deployment) shrinkOlder(unavailable int) bool {
 	older := d.revisions[:len(d.revisions)-1]
 	minimum := d.desired - unavailable
 	spare := d.totalSize() - minimum - (d.current().size - d.ready(d.current().number))
-	if spare <= 0 {
-		return false
-	}
 	changed := false
 	for i := range older {
 		broken := min(older[i].size-d.ready(older[i].number), spare)
