@@ -232,7 +232,7 @@ func TestBucketDoesNotDrift(t *testing.T) {
 // nothing, and a token is there exactly from ready on.
 func TestBucketLooks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rate := rapid.Float64Range(1e-6, mostTokens).Draw(t, "rate")
+		rate := rapid.Float64Range(1e-6, mostRate).Draw(t, "rate")
 		burst := rapid.Float64Range(1, 50).Draw(t, "burst")
 		watched, left := newBucket(rate, burst), newBucket(rate, burst)
 		for left.level.tokens > 0 {

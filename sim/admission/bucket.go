@@ -29,9 +29,10 @@ const (
 	micro         = 1e6
 	partsPerMicro = uint64(simtime.Second)
 	partsPerToken = micro * partsPerMicro
-	// mostTokens bounds rate and burst, so that the product of a rate and any
-	// span stays below 2^128 and its quotient by partsPerToken below 2^64.
-	mostTokens = 1e6
+	// mostRate, in tokens a second, keeps the product of a rate and any span below
+	// 2^128 and its quotient by partsPerToken below 2^64.
+	mostRate  = 1e6
+	mostBurst = 1e9
 )
 
 // newBucket returns a full bucket, nil for a rate of 0. The values are those that

@@ -203,8 +203,8 @@ func check(cfg Config) error {
 	bad(cfg.QueueLength >= 0, "queue_length %d: must be at least 0", cfg.QueueLength)
 	bad(cfg.QueueTimeout >= 0 && cfg.QueueTimeout <= longest, "queue_timeout %v: must be 0s to %v", cfg.QueueTimeout, longest)
 	bad(cfg.RejectLatency >= 0 && cfg.RejectLatency <= longest, "reject_latency %v: must be 0s to %v", cfg.RejectLatency, longest)
-	bad(cfg.Rate == 0 || cfg.Rate >= 1/micro && cfg.Rate <= mostTokens, "rate_per_second %v: must be 0, or %v to %v", cfg.Rate, 1/micro, mostTokens)
-	bad(cfg.Burst == 0 || cfg.Burst >= 1 && cfg.Burst <= mostTokens, "burst %v: must be 0, or 1 to %v", cfg.Burst, mostTokens)
+	bad(cfg.Rate == 0 || cfg.Rate >= 1/micro && cfg.Rate <= mostRate, "rate_per_second %v: must be 0, or %v to %v", cfg.Rate, 1/micro, mostRate)
+	bad(cfg.Burst == 0 || cfg.Burst >= 1 && cfg.Burst <= mostBurst, "burst %v: must be 0, or 1 to %v", cfg.Burst, mostBurst)
 	return errors.Join(problems...)
 }
 
