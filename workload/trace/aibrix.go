@@ -134,8 +134,8 @@ func aibrixResult(r *Reader, c *cursor, line int) error {
 }
 
 // statusInText finds an HTTP status in an error's text where tools put it: at the
-// start, in quotes, or after "Error code: ".
-var statusInText = regexp.MustCompile(`(?:^|Error code: |['"])([45][0-9][0-9])\b`)
+// start, in quotes, or after words that announce it.
+var statusInText = regexp.MustCompile(`(?i)(?:^|error code: |http |status |status code |['"])([45][0-9][0-9])\b`)
 
 // fail marks the row as failed with the error's text, or as rejected if that says
 // 429.

@@ -1,5 +1,7 @@
 package trace
 
+import "fleetsim/simtime"
+
 var azureFormat = &format{
 	name:     "azure",
 	title:    "Azure LLM inference trace (2023, 2024 and later), CSV",
@@ -134,6 +136,9 @@ func blisFields(r *Reader, t *table) (err error) {
 	row.Model, row.Kind = t.text("model"), t.text("slo_class")
 	if row.Session != "" {
 		row.Turn = round + 1
+	}
+	if round == 0 {
+		row.Think = Optional[simtime.Time]{} // nothing to think about yet
 	}
 	if row.Family = t.text("prefix_group"); row.Family != "" {
 		row.InputTokens += row.FamilyTokens

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -350,8 +349,9 @@ func (c *cursor) skipBelow(depth int) error {
 	return err
 }
 
-// maxTokens bounds every token count, far above any model's context.
-const maxTokens = math.MaxInt32
+// maxTokens bounds every token count, above any model's context: a larger one is a
+// mistake, and would cost memory.
+const maxTokens = 1 << 24
 
 // count is a token count; absent for null.
 func (c *cursor) count() (Optional[int], error) {

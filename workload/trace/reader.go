@@ -297,7 +297,7 @@ func (r *Reader) lineSteps() func() error {
 			return nil
 		}
 		if err := r.record(c, l.n); err != nil {
-			if !whole && c.peek() == 0 {
+			if again := (&cursor{b: line}); !whole && again.skip() != nil && again.peek() == 0 {
 				return r.cutOff(fmt.Sprintf("line %d, the last, is cut off", l.n))
 			}
 			return r.problem(l.n, err)
@@ -513,6 +513,8 @@ func (r *Reader) place(p *pending) (Row, error) {
 	row.Index = r.report.Rows
 	if row.Timed {
 		r.report.time(row.At)
+	} else if !row.Wait {
+		r.report.untimed++
 	}
 	return *row, nil
 }

@@ -126,6 +126,7 @@ type Report struct {
 	serverDiffers     int
 	serverExtra       int64
 	ttftIsFloor       int
+	untimed           int // and not waiting for another
 }
 
 // note counts an oddity that becomes one warning at the end.
@@ -164,11 +165,14 @@ func (r *Report) time(at simtime.Time) {
 
 // finish turns what was counted into warnings.
 func (r *Report) finish() {
-	if r.Rows > r.Timed {
-		r.warn(plural(r.Rows-r.Timed, "row") + " without arrival time")
+	if r.Rows == 0 {
+		r.warn("no row to give")
+	}
+	if r.untimed > 0 {
+		r.warn(plural(r.untimed, "row") + " without arrival time")
 	}
 	if r.withE2E > 0 && r.withTTFT == 0 {
-		r.warn("no TTFT: the source did not stream")
+		r.warn("no TTFT: the source did not stream, or did not write it down")
 	}
 	if r.ttftIsFloor > 0 {
 		r.warn(plural(r.ttftIsFloor, "row") + " whose TTFT is that of a chunk that may have no content: a lower bound, and TPOT has prefill time in it")
