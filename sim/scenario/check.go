@@ -351,10 +351,10 @@ func (c *checker) start(sc *Scenario) {
 	s, families := &sc.Start, sc.Workload.Prompt.Families
 	c.oneOf("start.engine_cache", s.EngineCache, engineCaches[:])
 	c.oneOf("start.router_index", s.RouterIndex, routerIndexes[:])
-	if families == 0 && s.EngineCache != "cold" {
+	if families == 0 && (s.EngineCache == "all" || s.EngineCache == "owners") {
 		c.bad("start.engine_cache", `start.engine_cache must be "cold" where workload.prompt.families is 0`)
 	}
-	if families == 0 && s.RouterIndex != "cold" {
+	if families == 0 && s.RouterIndex == "owners" {
 		c.bad("start.router_index", `start.router_index must be "cold" where workload.prompt.families is 0`)
 	}
 	if len(s.Owners) > families {

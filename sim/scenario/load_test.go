@@ -83,18 +83,19 @@ func TestNamesBeyondTheReplicasAreUnused(t *testing.T) {
 	require.Equal(t, []string{"a"}, sc.Cluster.Names)
 }
 
-// Every kind of problem, each as a change to the minimal scenario, at the line
-// it must be reported at.
+// Every kind of problem, each as an addition to the minimal scenario, at the
+// line it must be reported at. Where the message is another package's, … stands
+// for its words.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"seed = -1", `1: seed must be a whole number from 0 to 9223372036854775807, not -1`},
-		{"seed = 9223372036854775808", `1: not valid TOML: `},
+		{"seed = 9223372036854775808", `1: not valid TOML: …`},
 		{`name = ""`, `1: name must not be empty`},
 		{`profile = "qwen3.8-27b-fp8-l40"`, `1: unknown profile "qwen3.8-27b-fp8-l40"; did you mean "qwen3.8-27b-fp8-l20"?; a file's name ends in .toml`},
-		{`policies = []`, `1: policies must list at least one of `},
-		{"policies = [\n\"random\",\n\"prefix-cach\",\n]", `3: unknown policy "prefix-cach"; the nearest is "prefix-cache"`},
+		{`policies = []`, `1: policies must list at least one of …`},
+		{"policies = [\n\"random\",\n\"prefix-cach\",\n]", `3: unknown policy "prefix-cach"…`},
 		{"policies = [\"random\",\n\"random\"]", `2: policy "random" is listed twice`},
-		{`policies = ["least-request:1000001"]`, `1: policy "least-request:1000001": least-request: weight "1000001"; want a whole number from 0 to 1000000`},
+		{`policies = ["least-request:1000001"]`, `1: policy "least-request:1000001": …`},
 		{"polcies = []", `1: unknown key "polcies"; did you mean "policies"?`},
 
 		{"[cluster]\nreplicas = 0", `2: cluster.replicas must be a whole number from 1 to 10000, not 0`},
@@ -137,8 +138,8 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 
 		{"router.gateways = 0", `1: router.gateways must be a whole number from 1 to 10000, not 0`},
 		{"router.metrics_interval = \"0s\"", `1: router.metrics_interval must be longer than 0s`},
-		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCKSIZE = \"128\"", `2: AIBRIX_PREFIX_CACHE_BLOCKSIZE: AIBrix v0.7.0 has no such setting; the nearest is AIBRIX_PREFIX_CACHE_BLOCK_SIZE`},
-		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCK_SIZE = \"0\"", `2: AIBRIX_PREFIX_CACHE_BLOCK_SIZE = "0": want a whole number from 1 to `},
+		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCKSIZE = \"128\"", `2: AIBRIX_PREFIX_CACHE_BLOCKSIZE…`},
+		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCK_SIZE = \"0\"", `2: AIBRIX_PREFIX_CACHE_BLOCK_SIZE = "0"…`},
 		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCK_SIZE = 128", `2: router.env.AIBRIX_PREFIX_CACHE_BLOCK_SIZE must be a string in quotes, not 128`},
 		{"router.upstream_fixed = [\"dead_pod_leaves\"]", `1: router.upstream_fixed.0 "dead_pod_leaves" is unknown; did you mean "dead_pods_leave"?`},
 
@@ -162,7 +163,7 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 0", `5: autoscale.target must be above 0 and at most 1e+12, not 0`},
 		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1\npre_scale = [{ at = \"2s\", replicas = 1 },\n{ at = \"1s\", replicas = 3 }]",
 			"7: autoscale.pre_scale.1.at must be later than the one before, 2s\ns.toml:7: autoscale.pre_scale.1.replicas must be a whole number from 0 to 2, not 3"},
-		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1\n[autoscale.annotations]\nmax-scale-up = \"2\"", `7: annotation "max-scale-up": unknown; did you mean "max-scale-up-rate"?`},
+		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1\n[autoscale.annotations]\nmax-scale-up = \"2\"", `7: annotation "max-scale-up"…`},
 
 		{"lifecycle.compile.distribution = \"norml\"", `1: lifecycle.compile.distribution "norml" is unknown; did you mean "normal"?`},
 		{"lifecycle.compile = { mean = \"1s\", sd = \"1s\" }", `1: lifecycle.compile.sd is for distribution = "uniform", "normal" or "lognormal"`},
@@ -179,11 +180,12 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		_, err := Parse("s.toml", []byte(c.text+"\n"+minimal))
 		var problems Problems
 		require.ErrorAs(t, err, &problems, "%s", c.text)
-		got := err.Error()
-		if len(got) > len(c.want)+len("s.toml:") && strings.HasSuffix(c.want, " ") {
-			got = got[:len(c.want)+len("s.toml:")] // the rest is another package's
+		if want, ok := strings.CutSuffix(c.want, "…"); ok {
+			require.Contains(t, err.Error(), "s.toml:"+want, "%s", c.text)
+			require.Len(t, problems, 1)
+			continue
 		}
-		require.Equal(t, "s.toml:"+c.want, got, "%s", c.text)
+		require.EqualError(t, err, "s.toml:"+c.want, "%s", c.text)
 	}
 }
 
