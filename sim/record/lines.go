@@ -70,6 +70,26 @@ func (l *lines) next() ([]byte, error) {
 	return nil, l.err
 }
 
+// each calls f with every line and lists what it and the input complain of.
+func (l *lines) each(f func(line []byte) error) error {
+	var problems problemList
+	for {
+		line, err := l.next()
+		if err == io.EOF {
+			return problems.err(l.file)
+		}
+		if err == nil {
+			err = f(line)
+		}
+		if err != nil {
+			problems.add(err)
+		}
+		if err != nil && err == l.err {
+			return problems.err(l.file)
+		}
+	}
+}
+
 // read reads up to and with the next line feed, or to the end of the input, and
 // sets l.err there. When the input breaks, what follows the last line feed is not to
 // be trusted and dropped.

@@ -25,25 +25,59 @@ func ReadPhases(name string, r io.Reader) ([]Phase, error) {
 		return readDocument(in)
 	}
 	var (
-		phases   []Phase
-		problems problemList
-		p        parser
+		phases []Phase
+		p      parser
 	)
-	for {
-		line, err := in.next()
-		if err == io.EOF {
-			return phases, problems.err(name)
-		}
-		if err == nil {
-			phases, err = p.appendPhase(phases, line, in)
-		}
-		if err != nil {
-			problems.add(err)
-		}
-		if err != nil && err == in.err {
-			return phases, problems.err(name)
-		}
+	err := in.each(func(line []byte) (err error) {
+		phases, err = p.appendPhase(phases, line, in)
+		return err
+	})
+	return phases, err
+}
+
+// Read is ReadPhases of an input that may hold request records too, or only: each
+// record is taken for what its members show. A record with a result or an HTTP status
+// and no count of successes is a request.
+func Read(name string, r io.Reader) ([]Phase, []Request, error) {
+	in := newLines(name, r, maxPhaseLine)
+	if in.err == nil && isDocument(in.r) {
+		phases, err := readDocument(in)
+		return phases, nil, err
 	}
+	var (
+		phases []Phase
+		reqs   []Request
+		p      parser
+	)
+	err := in.each(func(line []byte) (err error) {
+		if !p.isRequest(line) {
+			phases, err = p.appendPhase(phases, line, in)
+			return err
+		}
+		req, err := p.request(line, in)
+		if err == nil {
+			reqs = append(reqs, req)
+		}
+		return err
+	})
+	return phases, reqs, err
+}
+
+// isRequest reports whether a line is a request record rather than a phase record.
+func (p *parser) isRequest(line []byte) bool {
+	if checkObject(line) != nil {
+		return false
+	}
+	request, phase := false, false
+	p.members(line, func(name string, _ []byte) {
+		switch name {
+		case "result", "http_status":
+			request = true
+		case "success":
+			phase = true
+		}
+	})
+	return request && !phase
 }
 
 // isDocument reports whether r begins like one JSON document rather than JSON
@@ -80,6 +114,8 @@ func readDocument(in *lines) ([]Phase, error) {
 	if isList {
 		_, _ = dec.Token() // the bracket just seen
 	}
+	in.line = 1
+	counted := 0 // how far in.line has counted
 	for dec.More() {
 		var value json.RawMessage
 		if dec.Decode(&value) != nil {
@@ -90,22 +126,24 @@ func readDocument(in *lines) ([]Phase, error) {
 			}
 			return complain(lineAt(data, begin+at), "%s", problem)
 		}
-		in.line = lineAt(data, int(dec.InputOffset())-len(value))
+		begin := int(dec.InputOffset()) - len(value)
+		in.line += bytes.Count(data[counted:begin], []byte("\n"))
+		counted = begin
 		var err error
 		if phases, err = p.appendPhase(phases, value, in); err != nil {
 			problems.add(err)
 		}
 	}
-	if isList {
+	if isList && broken == nil {
 		if _, err := dec.Token(); err != nil {
 			return complain(lineAt(data, len(data)), "the list is unfinished: cut off here?")
 		}
 	}
-	if end := valueBegin(data, int(dec.InputOffset())); end < len(data) {
-		return complain(lineAt(data, end), "something follows the last record")
-	}
 	if broken != nil {
 		return complain(lineAt(data, len(data)), "%s", in.broken(broken).Problem)
+	}
+	if end := valueBegin(data, int(dec.InputOffset())); end < len(data) {
+		return complain(lineAt(data, end), "something follows the last record")
 	}
 	return phases, problems.err(in.file)
 }

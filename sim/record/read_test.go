@@ -280,6 +280,7 @@ func TestReadPhasesNamesEveryProblem(t *testing.T) {
 		{"more behind a record", "{\n\"phase\":\"a\"}\n]", 1, []string{`p:3: something follows the last record`}},
 		{"a list of numbers", "[1, 2]", 0, []string{`p:1: a number instead of a JSON object`, `p:1: a number instead of a JSON object`}},
 		{"a cut packed list", string(packed(t, []byte("[{\"phase\":\"a\"},\n{\"phase\":\"b\"}]"))[:20]), 0, nil},
+		{"a packed list cut before its end", string(packed(t, []byte("[{\"phase\":\"a\"}]"))[:43]), 1, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -294,6 +295,30 @@ func TestReadPhasesNamesEveryProblem(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// A file of both kinds, or of either, is told apart record by record.
+func TestReadBothKinds(t *testing.T) {
+	in := strings.Join([]string{
+		`{"phase":"a","success":1,"requests":1}`,
+		`{"phase":"a","result":"ok","ttft":0.1}`,
+		`{"phase":"b","http_status":429}`,
+		`{"phase":"b","ttft":0.1}`,
+		`{"phase":"c"`,
+		`{"phase":"d","result":"ok","ttft":-1}`,
+	}, "\n")
+	phases, reqs, err := record.Read("f", strings.NewReader(in))
+	equal(t, "phases", len(phases), 1)
+	equal(t, "requests", len(reqs), 2)
+	equal(t, "problems", fmt.Sprint(err), strings.Join([]string{
+		"f:4: ttft: a number instead of an object or null",
+		"f:5: column 13: the record is unfinished: cut off here?",
+		"f:6: ttft: -1 is negative; allowed is a number from 0, or null",
+	}, "\n"))
+	phases, reqs, err = record.Read("f", strings.NewReader("[{\"phase\":\"a\"}]"))
+	if len(phases) != 1 || len(reqs) != 0 || err != nil {
+		t.Errorf("a list of phases: %v, %v, %v", phases, reqs, err)
 	}
 }
 
