@@ -60,7 +60,7 @@ const (
 
 var (
 	errNoRoleSet = errors.New("router: pd: no role set has both a routable prefill and a routable decode pod")
-	errNoPair    = errors.New("router: pd: the role set of the chosen decode pod has no prefill pod below the load gate")
+	errNoPair    = errors.New("router: pd: no pair of pods has a score; is an engine metric not a number?")
 )
 
 func newPD(s Settings) *pdPolicy {
