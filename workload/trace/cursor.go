@@ -345,8 +345,10 @@ func (c *cursor) skipBelow(depth int) error {
 			return nil
 		}
 	}
-	_, err := c.number()
-	return err
+	if _, err := c.number(); err != nil {
+		return c.errorf("a value expected, found %s", c.found())
+	}
+	return nil
 }
 
 // maxTokens bounds every token count, above any model's context: a larger one is a

@@ -169,7 +169,7 @@ func parseExponent(s []byte) int {
 }
 
 // whole reports whether d has no fraction.
-func (d *decimal) whole() bool { return d.point >= d.n }
+func (d *decimal) whole() bool { return d.n == 0 || d.point >= d.n }
 
 // uint64 is d as a whole number; ok is false when it has a sign, a fraction or
 // more than 64 bits.

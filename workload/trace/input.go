@@ -3,6 +3,7 @@ package trace
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -37,15 +38,18 @@ func openInput(r io.Reader) (*input, error) {
 
 // truncation says how the input ended early, "" if err is no such end.
 func (in *input) truncation(err error) string {
+	var corrupt flate.CorruptInputError
 	switch {
-	case !in.gzipped || err == nil || err == io.EOF:
+	case !in.gzipped:
 		return ""
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the gzip stream is cut off"
 	case errors.Is(err, gzip.ErrChecksum):
 		return "the gzip stream fails its checksum"
+	case errors.Is(err, gzip.ErrHeader), errors.As(err, &corrupt):
+		return "the gzip stream is damaged"
 	}
-	return "the gzip stream is damaged"
+	return ""
 }
 
 // errLineTooLong is a line that was skipped for its length.
