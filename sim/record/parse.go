@@ -15,7 +15,7 @@ var null = []byte("null")
 
 // maxInt is the largest count a reader takes: up to it every integer has its own
 // float64, which is what other tools read numbers as.
-const maxInt = 1 << 53
+const maxInt = min(1<<53, math.MaxInt)
 
 // checkObject says what is wrong with a line as one JSON object.
 func checkObject(line []byte) error {
