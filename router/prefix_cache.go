@@ -55,7 +55,7 @@ func newPrefixCache(s Settings) *prefixCache {
 		p.index = newLocalIndex(s.Prefix, s.UpstreamFixed)
 		return p
 	}
-	p.unit, p.block = workload.Tokens, max(1, s.Prefix.BlockSize/tokenBytes)
+	p.unit, p.block = workload.Tokens, s.Prefix.BlockSize/tokenBytes
 	p.synced = newSyncIndex(s)
 	p.index = p.synced
 	return p

@@ -191,10 +191,26 @@ func ParseSettings(env map[string]string) (Settings, error) {
 	return s, errors.Join(append(problems, s.Validate())...)
 }
 
-// Validate reports settings that do not go together.
+// Validate reports settings that no policy can work with and such that do not go
+// together. What ParseSettings returns without an error is valid.
 func (s *Settings) Validate() error {
 	p := &s.Prefix
 	var problems []error
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"AIBRIX_PREFIX_CACHE_BLOCK_SIZE", int64(p.BlockSize)},
+		{"AIBRIX_PREFIX_CACHE_BLOCK_NUMBER", int64(p.BlockNumber)},
+		{"AIBRIX_PREFIX_CACHE_EVICTION_INTERVAL_SECONDS", int64(p.EvictionInterval)},
+		{"AIBRIX_SYNC_EVICTION_INTERVAL_SECONDS", int64(s.Sync.EvictionInterval)},
+		{"AIBRIX_ROUTER_PREBLE_EVICTION_LOOP_INTERVAL", int64(s.Preble.EvictionLoop)},
+		{"AIBRIX_ROUTER_VTC_TOKEN_TRACKER_TIME_UNIT", int64(s.VTC.Unit)},
+	} {
+		if f.value < 1 {
+			problems = append(problems, fmt.Errorf("%s: want a value above 0", f.name))
+		}
+	}
 	if !p.KVEventSync && (p.RemoteTokenizer || p.Tokenizer == tokenizerRemote) {
 		problems = append(problems, errors.New("a remote tokenizer is simulated only with AIBRIX_PREFIX_CACHE_KV_EVENT_SYNC_ENABLED = true"))
 	}

@@ -84,6 +84,13 @@ func TestSyncBlockMustHoldWholeTokens(t *testing.T) {
 	require.ErrorContains(t, err, "multiple of 4")
 }
 
+func TestEmptySettingsAreRefused(t *testing.T) {
+	_, err := New("prefix-cache", Settings{}, Options{})
+	require.Error(t, err)
+	require.Len(t, strings.Split(err.Error(), "\n"), 6)
+	require.ErrorContains(t, err, "AIBRIX_PREFIX_CACHE_BLOCK_SIZE: want a value above 0")
+}
+
 // Every accepted environment gives settings that every policy can be made of and
 // that route.
 func FuzzParseSettings(f *testing.F) {
