@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"fleetsim/sim/autoscale"
 	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
+	"fleetsim/workload/trace"
 )
 
 // The largest numbers that a scenario may ask for. They keep sums and products
@@ -32,7 +34,7 @@ var (
 	strategies    = [...]string{"kpa", "apa", "hpa"}
 	metrics       = [...]string{"in_flight", "kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"}
 	distributions = [...]string{"constant", "uniform", "normal", "lognormal", "exponential"}
-	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow"}
+	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow", "rolling_update"}
 )
 
 // A checker collects what is wrong with the values of a scenario beyond their
@@ -267,6 +269,13 @@ func (c *checker) trace(t *Trace) {
 	if t.Path == "" {
 		c.bad("workload.trace.path", "workload.trace.path must name a file")
 	}
+	var formats []string
+	for _, f := range trace.Formats() {
+		formats = append(formats, f.Name)
+	}
+	if t.Format != "" {
+		c.oneOf("workload.trace.format", t.Format, formats)
+	}
 }
 
 func (c *checker) prompt(w *Workload) {
@@ -418,6 +427,9 @@ func (c *checker) autoscale(sc *Scenario) {
 	c.count(p.Key("max_replicas"), a.Max, max(1, a.Min), maxReplicas)
 	c.oneOf(p.Key("metric"), a.Metric, metrics[:])
 	c.positive(p.Key("target"), a.Target, 1e12)
+	if a.Strategy == "hpa" && a.Target > 0 && a.Target < 1 {
+		c.bad(p.Key("target"), "%s.target must be at least 1 for hpa, which cuts it to a whole number; it is %g", p, a.Target)
+	}
 	c.positiveSpan(p.Key("interval"), a.Interval)
 	for i, s := range a.PreScale {
 		q := p.Key("pre_scale").Index(i)
@@ -442,11 +454,31 @@ func (c *checker) lifecycle(l *Lifecycle) {
 	} {
 		c.span(strict.Path("lifecycle").Key(s.key), s.span)
 	}
+	c.amount("lifecycle.max_surge", l.MaxSurge)
+	c.amount("lifecycle.max_unavailable", l.MaxUnavailable)
 }
+
+// amount checks a number of replicas or a percentage.
+func (c *checker) amount(p strict.Path, s string) {
+	digits, percent := strings.CutSuffix(s, "%")
+	most := uint64(maxReplicas)
+	if percent {
+		most = 1000
+	}
+	if n, err := strconv.ParseUint(digits, 10, 64); err != nil || n > most {
+		c.bad(p, `%s must be a number of replicas, such as "2", or a percentage, such as "25%%", not %q`, p, s)
+	}
+}
+
+// maxStage is the longest that a stage of the lifecycle may last.
+const maxStage = 24 * simtime.Hour
 
 func (c *checker) span(p strict.Path, s Span) {
 	if s.Distribution != "" {
 		c.oneOf(p.Key("distribution"), s.Distribution, distributions[:])
+	}
+	if max(s.Mean.Time, s.SD.Time) > maxStage {
+		c.bad(p, "%s: mean and sd must be at most 24h", p)
 	}
 	switch s.Distribution {
 	case "", "constant", "exponential":
@@ -457,6 +489,10 @@ func (c *checker) span(p strict.Path, s Span) {
 		if s.SD.Time > 0 {
 			c.positiveSpan(p.Key("mean"), s.Mean)
 		}
+	case "uniform":
+		if s.Mean.Seconds() < math.Sqrt(3)*s.SD.Seconds() {
+			c.bad(p.Key("sd"), "%s.sd is too large: a uniform span begins sqrt(3) sd below its mean, %v, and not below 0s", p, s.Mean)
+		}
 	}
 }
 
@@ -465,7 +501,12 @@ func (c *checker) faults(sc *Scenario) {
 	for i, f := range sc.Faults {
 		p := strict.Path("faults").Index(i)
 		c.oneOf(p.Key("kind"), f.Kind, faultKinds[:])
-		c.replica(p.Key("replica"), f.Replica, known)
+		switch {
+		case f.Kind != "rolling_update":
+			c.replica(p.Key("replica"), f.Replica, known)
+		case f.Replica != "":
+			c.bad(p.Key("replica"), "%s.replica must be left out: a rolling_update takes all replicas", p)
+		}
 		switch {
 		case f.Kind == "slow":
 			c.positive(p.Key("factor"), f.Factor, 1e6)

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 	want.Cluster.Names = []string{"pod-0"}
 	want.Workload.Arrivals = &Arrivals{Process: "constant", Burstiness: 1, Stages: []Stage{{span(10 * simtime.Second), 1}}}
 	constant := Span{Distribution: "constant"}
-	want.Lifecycle = Lifecycle{constant, constant, constant, constant, constant}
+	want.Lifecycle = Lifecycle{constant, constant, constant, constant, constant, "25%", "25%"}
 	require.Equal(t, want, sc)
 }
 
@@ -168,12 +168,18 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"lifecycle.compile.distribution = \"norml\"", `1: lifecycle.compile.distribution "norml" is unknown; did you mean "normal"?`},
 		{"lifecycle.compile = { mean = \"1s\", sd = \"1s\" }", `1: lifecycle.compile.sd is for distribution = "uniform", "normal" or "lognormal"`},
 		{"lifecycle.compile = { sd = \"1s\", distribution = \"lognormal\" }", `1: lifecycle.compile.mean must be longer than 0s`},
+		{"lifecycle.compile = { mean = \"1s\", sd = \"1s\", distribution = \"uniform\" }", `1: lifecycle.compile.sd is too large: a uniform span begins sqrt(3) sd below its mean, 1s, and not below 0s`},
+		{"lifecycle.compile = { mean = \"25h\" }", `1: lifecycle.compile: mean and sd must be at most 24h`},
+		{"lifecycle.max_surge = \"a few\"", `1: lifecycle.max_surge must be a number of replicas, such as "2", or a percentage, such as "25%", not "a few"`},
+		{"lifecycle.max_unavailable = \"1001%\"", `1: lifecycle.max_unavailable must be a number of replicas, such as "2", or a percentage, such as "25%", not "1001%"`},
 
 		{"[[faults]]\nkind = \"crashes\"\nreplica = \"pod-0\"", `2: faults.0.kind "crashes" is unknown; did you mean "crash"?`},
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\n[[faults]]\nkind = \"crash\"\nreplica = \"pod-1\"", `6: faults.1.replica: no replica is called "pod-1"; did you mean "pod-0"?`},
 		{"[[faults]]\nkind = \"slow\"\nreplica = \"pod-0\"", `1: faults.0.factor must be above 0 and at most 1e+06, not 0`},
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\nfactor = 2", `4: faults.0.factor is for kind = "slow" only`},
 		{"[[faults]]\nkind = \"delete\"\nreplica = \"pod-0\"\nduration = \"1s\"", `4: faults.0.duration is for kind = "slow" or "crash" only`},
+		{"[[faults]]\nkind = \"rolling_update\"\nreplica = \"pod-0\"", `3: faults.0.replica must be left out: a rolling_update takes all replicas`},
+		{"[autoscale]\nstrategy = \"hpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 0.5", `5: autoscale.target must be at least 1 for hpa, which cuts it to a whole number; it is 0.5`},
 		{"observe.snapshot_interval = \"0s\"", `1: observe.snapshot_interval must be longer than 0s`},
 		{"[[phases]]\nphase = \"x\"", `1: this is a study, a list of phases, not a scenario; sim compare runs it`},
 	} {
@@ -200,7 +206,8 @@ func TestLoadProblems(t *testing.T) {
 		{"[workload.arrivals]\nstages = [{ duration = \"1s\", rate_per_second = 1 },\n{ rate_per_second = -1 }]", "3: workload.arrivals.stages.1.duration must be longer than 0s\ns.toml:3: workload.arrivals.stages.1.rate_per_second must be from 0 to 1e+06, not -1"},
 		{"[workload.arrivals]\nstages = [{ duration = \"8760h\", rate_per_second = 1 },\n{ duration = \"1s\", rate_per_second = 1 }]", `2: the stages must end within a year`},
 		{"[workload.arrivals]\nstages = [{ duration = \"1000h\", rate_per_second = 1e3 }]", `2: the stages hold 3600000000 arrivals; allowed: at most 100000000`},
-		{"[workload.trace]\nformat = \"azure\"", `1: workload.trace.path must name a file`},
+		{"[workload.trace]\nformat = \"mooncake\"", `1: workload.trace.path must name a file`},
+		{"[workload.trace]\npath = \"x\"\nformat = \"moonkake\"", `3: workload.trace.format "moonkake" is unknown; did you mean "mooncake"?`},
 		{"[workload.closed_loop]\nconcurrency = 0\nduration = \"1s\"", `2: workload.closed_loop.concurrency must be a whole number from 1 to 100000, not 0`},
 		{"[workload.closed_loop]\nconcurrency = 4", `1: workload.closed_loop never ends; give it a duration, or workload.requests`},
 	} {
@@ -291,15 +298,18 @@ func TestRoundTripOfAnyValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sc, err := Load(rapid.SampledFrom(Names()).Draw(t, "base"))
 		require.NoError(t, err)
-		spans := rapid.Map(rapid.Int64Range(1, int64(maxDuration)), func(ns int64) Duration {
-			return span(simtime.Time(ns) * simtime.Nanosecond)
-		})
+		upTo := func(longest simtime.Time) *rapid.Generator[Duration] {
+			return rapid.Map(rapid.Int64Range(1, int64(longest/simtime.Nanosecond)), func(ns int64) Duration {
+				return span(simtime.Time(ns) * simtime.Nanosecond)
+			})
+		}
+		spans, stages := upTo(yearOfTicks), upTo(maxStage)
 		sc.Seed = rapid.Uint64Range(0, 1<<63-1).Draw(t, "seed")
 		sc.Description = rapid.String().Draw(t, "description")
 		sc.SLO.TTFT = spans.Draw(t, "ttft")
 		sc.Workload.ReadTimeout = spans.Draw(t, "read timeout")
 		sc.Workload.Retry.Jitter = rapid.Float64Range(0, 1).Draw(t, "jitter")
-		sc.Lifecycle.Compile = Span{Mean: spans.Draw(t, "mean"), SD: spans.Draw(t, "sd"), Distribution: "lognormal"}
+		sc.Lifecycle.Compile = Span{Mean: stages.Draw(t, "mean"), SD: stages.Draw(t, "sd"), Distribution: "lognormal"}
 		seqs := rapid.IntRange(1, maxTokens).Draw(t, "seqs")
 		sc.Engine.MaxNumSeqs = &seqs
 		again, err := Parse("again.toml", encode(t, sc))
