@@ -34,7 +34,7 @@ var (
 	strategies    = [...]string{"kpa", "apa", "hpa"}
 	metrics       = [...]string{"in_flight", "kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"}
 	distributions = [...]string{"constant", "uniform", "normal", "lognormal", "exponential"}
-	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow", "rolling_update"}
+	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow"}
 )
 
 // A checker collects what is wrong with the values of a scenario beyond their
@@ -132,6 +132,8 @@ func (c *checker) scenario(sc *Scenario) {
 	c.admission(&sc.Admission)
 	c.autoscale(sc)
 	c.lifecycle(&sc.Lifecycle)
+	c.amount("rollout.max_surge", sc.Rollout.MaxSurge)
+	c.amount("rollout.max_unavailable", sc.Rollout.MaxUnavailable)
 	c.faults(sc)
 	c.positiveSpan("observe.snapshot_interval", sc.Observe.SnapshotInterval)
 }
@@ -454,8 +456,6 @@ func (c *checker) lifecycle(l *Lifecycle) {
 	} {
 		c.span(strict.Path("lifecycle").Key(s.key), s.span)
 	}
-	c.amount("lifecycle.max_surge", l.MaxSurge)
-	c.amount("lifecycle.max_unavailable", l.MaxUnavailable)
 }
 
 // amount checks a number of replicas or a percentage.
@@ -501,12 +501,7 @@ func (c *checker) faults(sc *Scenario) {
 	for i, f := range sc.Faults {
 		p := strict.Path("faults").Index(i)
 		c.oneOf(p.Key("kind"), f.Kind, faultKinds[:])
-		switch {
-		case f.Kind != "rolling_update":
-			c.replica(p.Key("replica"), f.Replica, known)
-		case f.Replica != "":
-			c.bad(p.Key("replica"), "%s.replica must be left out: a rolling_update takes all replicas", p)
-		}
+		c.replica(p.Key("replica"), f.Replica, known)
 		switch {
 		case f.Kind == "slow":
 			c.positive(p.Key("factor"), f.Factor, 1e6)

@@ -33,8 +33,8 @@ func defaults(name string) *Scenario {
 			RejectLatency: span(simtime.Millisecond),
 		},
 		Autoscale: Autoscale{Min: 1, Interval: span(10 * simtime.Second)},
-		Lifecycle: Lifecycle{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Drain:     Drain{GracePeriod: span(30 * simtime.Second)},
+		Rollout:   Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Observe:   Observe{SnapshotInterval: span(5 * simtime.Second)},
 	}
 }

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 	want.Cluster.Names = []string{"pod-0"}
 	want.Workload.Arrivals = &Arrivals{Process: "constant", Burstiness: 1, Stages: []Stage{{span(10 * simtime.Second), 1}}}
 	constant := Span{Distribution: "constant"}
-	want.Lifecycle = Lifecycle{constant, constant, constant, constant, constant, "25%", "25%"}
+	want.Lifecycle = Lifecycle{constant, constant, constant, constant, constant}
 	require.Equal(t, want, sc)
 }
 
@@ -170,15 +170,14 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"lifecycle.compile = { sd = \"1s\", distribution = \"lognormal\" }", `1: lifecycle.compile.mean must be longer than 0s`},
 		{"lifecycle.compile = { mean = \"1s\", sd = \"1s\", distribution = \"uniform\" }", `1: lifecycle.compile.sd is too large: a uniform span begins sqrt(3) sd below its mean, 1s, and not below 0s`},
 		{"lifecycle.compile = { mean = \"25h\" }", `1: lifecycle.compile: mean and sd must be at most 24h`},
-		{"lifecycle.max_surge = \"a few\"", `1: lifecycle.max_surge must be a number of replicas, such as "2", or a percentage, such as "25%", not "a few"`},
-		{"lifecycle.max_unavailable = \"1001%\"", `1: lifecycle.max_unavailable must be a number of replicas, such as "2", or a percentage, such as "25%", not "1001%"`},
+		{"rollout.max_surge = \"a few\"", `1: rollout.max_surge must be a number of replicas, such as "2", or a percentage, such as "25%", not "a few"`},
+		{"rollout.max_unavailable = \"1001%\"", `1: rollout.max_unavailable must be a number of replicas, such as "2", or a percentage, such as "25%", not "1001%"`},
 
 		{"[[faults]]\nkind = \"crashes\"\nreplica = \"pod-0\"", `2: faults.0.kind "crashes" is unknown; did you mean "crash"?`},
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\n[[faults]]\nkind = \"crash\"\nreplica = \"pod-1\"", `6: faults.1.replica: no replica is called "pod-1"; did you mean "pod-0"?`},
 		{"[[faults]]\nkind = \"slow\"\nreplica = \"pod-0\"", `1: faults.0.factor must be above 0 and at most 1e+06, not 0`},
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\nfactor = 2", `4: faults.0.factor is for kind = "slow" only`},
 		{"[[faults]]\nkind = \"delete\"\nreplica = \"pod-0\"\nduration = \"1s\"", `4: faults.0.duration is for kind = "slow" or "crash" only`},
-		{"[[faults]]\nkind = \"rolling_update\"\nreplica = \"pod-0\"", `3: faults.0.replica must be left out: a rolling_update takes all replicas`},
 		{"[autoscale]\nstrategy = \"hpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 0.5", `5: autoscale.target must be at least 1 for hpa, which cuts it to a whole number; it is 0.5`},
 		{"observe.snapshot_interval = \"0s\"", `1: observe.snapshot_interval must be longer than 0s`},
 		{"[[phases]]\nphase = \"x\"", `1: this is a study, a list of phases, not a scenario; sim compare runs it`},

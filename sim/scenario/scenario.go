@@ -21,6 +21,7 @@ type Scenario struct {
 	Autoscale Autoscale       `toml:"autoscale"`
 	Lifecycle Lifecycle       `toml:"lifecycle"`
 	Drain     Drain           `toml:"drain"`
+	Rollout   Rollout         `toml:"rollout"`
 	Faults    []Fault         `toml:"faults"`
 	Observe   Observe         `toml:"observe"`
 	Model     ModelOverrides  `toml:"model"`
@@ -209,9 +210,13 @@ type Lifecycle struct {
 	ModelLoad Span `toml:"model_load"`
 	Compile   Span `toml:"compile"`
 	Readiness Span `toml:"readiness"` // until the probe has seen it
+}
 
-	// MaxSurge and MaxUnavailable bound a rolling update: a number of replicas, or
-	// a percentage of those desired.
+// Rollout is a rolling update of all replicas.
+type Rollout struct {
+	At Duration `toml:"at"` // 0: none
+	// MaxSurge and MaxUnavailable bound it: a number of replicas, or a percentage
+	// of those desired; default 25%.
 	MaxSurge       string `toml:"max_surge"`
 	MaxUnavailable string `toml:"max_unavailable"`
 }
@@ -230,12 +235,11 @@ type Drain struct {
 	GracePeriod     Duration `toml:"grace_period"`     // from deletion to SIGKILL; default 30s
 }
 
-// A Fault is something that happens to a replica, or to all of them one after
-// the other (rolling_update), at a time.
+// A Fault is something that happens to a replica at a time.
 type Fault struct {
 	At       Duration `toml:"at"`
-	Kind     string   `toml:"kind"`     // delete, crash, node_loss, slow or rolling_update
-	Replica  string   `toml:"replica"`  // "" for rolling_update
+	Kind     string   `toml:"kind"`     // delete, crash, node_loss or slow
+	Replica  string   `toml:"replica"` 
 	Factor   float64  `toml:"factor"`   // slow: step times are multiplied by it
 	Duration Duration `toml:"duration"` // slow, crash: until it recovers; 0: for good
 	Replace  *bool    `toml:"replace"`  // whether a new replica is created for it; default as a Deployment does: true
