@@ -238,8 +238,8 @@ type Drain struct {
 // A Fault is something that happens to a replica at a time.
 type Fault struct {
 	At       Duration `toml:"at"`
-	Kind     string   `toml:"kind"`     // delete, crash, node_loss or slow
-	Replica  string   `toml:"replica"` 
+	Kind     string   `toml:"kind"` // delete, crash, node_loss or slow
+	Replica  string   `toml:"replica"`
 	Factor   float64  `toml:"factor"`   // slow: step times are multiplied by it
 	Duration Duration `toml:"duration"` // slow, crash: until it recovers; 0: for good
 	Replace  *bool    `toml:"replace"`  // whether a new replica is created for it; default as a Deployment does: true
