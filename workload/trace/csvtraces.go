@@ -135,13 +135,15 @@ func blisFields(r *Reader, t *table) (err error) {
 	row.ID, row.Tenant, row.Session = t.text("request_id"), t.text("tenant_id"), t.text("session_id")
 	row.Model, row.Kind = t.text("model"), t.text("slo_class")
 	if row.Session != "" {
-		row.Turn = round + 1
+		row.Turn = turnOf(round)
 	}
 	if round == 0 {
 		row.Think = Optional[simtime.Time]{} // nothing to think about yet
 	}
 	if row.Family = t.text("prefix_group"); row.Family != "" {
-		row.InputTokens += row.FamilyTokens
+		if row.InputTokens += row.FamilyTokens; row.InputTokens > maxTokens {
+			return t.errorf("prefix_length", "%d with input_tokens is above %d", row.FamilyTokens, maxTokens)
+		}
 	} else {
 		row.FamilyTokens = 0
 	}

@@ -75,13 +75,17 @@ func (a instant) before(b instant) bool {
 // maxSpanSeconds is the longest span that simtime holds, in whole seconds.
 const maxSpanSeconds = int64(math.MaxInt64/simtime.Second) - 1
 
+// maxSpan is the longest duration that is read.
+const maxSpan = simtime.Time(maxSpanSeconds) * simtime.Second
+
 // since is a - b; ok is false when simtime cannot hold it.
 func (a instant) since(b instant) (t simtime.Time, ok bool) {
 	d := a.sec - b.sec
 	if d > maxSpanSeconds || d < -maxSpanSeconds {
 		return 0, false
 	}
-	return simtime.Time(d)*simtime.Second + a.frac - b.frac, true
+	t = simtime.Time(d)*simtime.Second + a.frac - b.frac
+	return t, -maxSpan <= t && t <= maxSpan
 }
 
 func (a instant) add(t simtime.Time) instant {

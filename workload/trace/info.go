@@ -43,8 +43,8 @@ type Info struct {
 	tenants       map[string]int
 
 	promptTokens   float64
-	lookups        float64
-	hits           float64
+	lookups        float64 // blocks looked up
+	misses         float64 // of them seen for the first time, estimated
 	cachedTokens   float64
 	cachedOf       float64
 	warmFirsts     int
@@ -133,19 +133,24 @@ func (in *Info) addPrompt(row *Row, prompt workload.Prompt) {
 	total := prompt.Len(workload.Tokens)
 	in.promptTokens += float64(total)
 	lookedUp := (total - 1) / block
+	in.lookups += float64(lookedUp)
 	for i, h := range in.hashes {
 		u := in.reuse.use(h, row.At)
-		if !u.followed || i >= lookedUp {
-			continue
-		}
-		in.lookups += u.weight
-		if u.again {
-			in.hits += u.weight
+		switch {
+		case !u.followed || i >= lookedUp:
+		case u.again:
 			in.betweenUses.add(u.between*float64(block), u.weight)
 			in.ticksUntilUsed.add(float64(u.after), u.weight)
+		default:
+			in.misses += u.weight
 		}
 	}
 }
+
+// hits is how many of the looked-up blocks were found. It comes from the misses,
+// of which a block has but one: the estimate from a sample would be far off if it
+// counted the hits of the few blocks that all prompts share, or missed them.
+func (in *Info) hits() float64 { return max(in.lookups-in.misses, 0) }
 
 // A Summary is a trace's statistics. What cannot be said of it is absent (null in
 // JSON).
@@ -222,11 +227,11 @@ func (in *Info) Summary() Summary {
 	s.Sessions, s.Families = len(in.sessions), len(in.families)
 	s.Tenants = in.tenants
 	s.EngineBlock = in.opts.EngineBlock
-	s.HitRatioBound = ratio(in.hits*float64(in.opts.EngineBlock), in.promptTokens)
+	s.HitRatioBound = ratio(in.hits()*float64(in.opts.EngineBlock), in.promptTokens)
 	s.SampleShare = 1 / in.reuse.weight()
 	s.Sampled = s.SampleShare < 1
-	s.ReuseDistance = in.betweenUses.quantiles(1)
-	s.ReuseTime = in.ticksUntilUsed.quantiles(float64(simtime.Second))
+	s.ReuseDistance = in.betweenUses.quantiles(in.hits(), 1)
+	s.ReuseTime = in.ticksUntilUsed.quantiles(in.hits(), float64(simtime.Second))
 	s.MeasuredHitRatio = ratio(in.cachedTokens, in.cachedOf)
 	s.Warnings = in.warnings()
 	return s
@@ -244,7 +249,7 @@ func (in *Info) warnings() (list []string) {
 		list = append(list, fmt.Sprintf("%d of %d families hit the cache at their first request: the server was warm; start the simulation warm, or leave those out",
 			in.warmFirsts, len(in.families)))
 	}
-	if in.lookups > 0 && in.hits == 0 {
+	if in.lookups > 0 && in.hits() == 0 {
 		list = append(list, fmt.Sprintf("no prompt shares %d tokens with one before it: there is nothing to cache", in.opts.EngineBlock))
 	}
 	return list
@@ -259,12 +264,18 @@ func ratio(a, b float64) *float64 {
 	return &v
 }
 
-// quantiles are h's, each divided by unit.
-func (h *logHistogram) quantiles(unit float64) *Quantiles {
-	if h.total == 0 {
+// quantiles are h's, each divided by unit, once it is brought to the total that is
+// known: what a sample lacks or has too much is nearly all uses of a few blocks
+// that every prompt shares, whose distance is next to nothing (the correction of
+// SHARDS-adj).
+func (h logHistogram) quantiles(total, unit float64) *Quantiles {
+	if total <= 0 || h.total == 0 {
 		return nil
 	}
-	return &Quantiles{*h.quantile(0.5) / unit, *h.quantile(0.9) / unit, *h.quantile(0.99) / unit}
+	missing := max(total-h.total, -h.zeros)
+	h.zeros += missing
+	h.total += missing
+	return &Quantiles{h.quantile(0.5) / unit, h.quantile(0.9) / unit, h.quantile(0.99) / unit}
 }
 
 // welford keeps mean and variance of a stream (Welford 1962).

@@ -59,7 +59,7 @@ func aiperfRecord(r *Reader, c *cursor, line int) error {
 		row.Session = meta.conversation
 	}
 	if row.Session != "" && meta.turn.Present {
-		row.Turn = meta.turn.Value + 1
+		row.Turn = turnOf(meta.turn.Value)
 	}
 	if meta.phase == "warmup" {
 		p.skip = "warm-up"

@@ -14,6 +14,10 @@ func (row *Row) setTPOTOf(between simtime.Time) {
 	}
 }
 
+// turnOf is the place in a conversation, from 1, of the turn with the index, from
+// 0.
+func turnOf(index int) int { return min(index+1, maxTokens) }
+
 var vllmBenchFormat = &format{
 	name:     "vllm-bench",
 	title:    "vllm bench serve, detailed results, JSON",
@@ -77,7 +81,9 @@ func (r *Reader) benchRun(c *cursor, detailFlag string) error {
 		}
 	}
 	for i := range n {
-		r.benchRequest(&b, i)
+		if err := r.benchRequest(&b, i); err != nil {
+			return under(fmt.Sprintf("request %d", i), err)
+		}
 	}
 	return nil
 }
@@ -135,17 +141,20 @@ func sumOfSpans(c *cursor) (sum Optional[simtime.Time], err error) {
 	sum.Present = true
 	err = c.array(func(int) error {
 		gap, err := c.span(Seconds)
-		if sum.Value += gap.Value; sum.Value < 0 {
+		if err != nil {
+			return err
+		}
+		if sum.Value += gap.Value; sum.Value > maxSpan || sum.Value < 0 {
 			return c.errorf("sum beyond %d s", maxSpanSeconds)
 		}
-		return err
+		return nil
 	})
 	return sum, err
 }
 
 // benchRequest stages the i-th request. A failed one keeps its place with zeros,
 // which are no measurements.
-func (r *Reader) benchRequest(b *benchLists, i int) {
+func (r *Reader) benchRequest(b *benchLists, i int) error {
 	p := r.stage(0)
 	row := &p.row
 	row.Phase = b.date
@@ -156,20 +165,25 @@ func (r *Reader) benchRequest(b *benchLists, i int) {
 	switch {
 	case len(b.errors) > 0 && b.errors[i] != "":
 		row.fail(b.errors[i])
-		return
+		return nil
 	case row.OutputTokens == 0:
 		row.emptyAnswer(p)
-		return
+		return nil
 	}
 	row.Status = OK
 	if len(b.ttfts) == 0 || !b.ttfts[i].Present || b.ttfts[i].Value == 0 {
-		return
+		return nil
 	}
 	row.TTFT = b.ttfts[i]
-	if len(b.gaps) > 0 && b.gaps[i].Present {
-		row.E2E = Some(row.TTFT.Value + b.gaps[i].Value)
-		row.setTPOTOf(b.gaps[i].Value)
+	if len(b.gaps) == 0 || !b.gaps[i].Present {
+		return nil
 	}
+	if b.gaps[i].Value > maxSpan-row.TTFT.Value {
+		return &fieldError{text: fmt.Sprintf("ttft and itls add up to more than %d s", maxSpanSeconds), off: -1}
+	}
+	row.E2E = Some(row.TTFT.Value + b.gaps[i].Value)
+	row.setTPOTOf(b.gaps[i].Value)
+	return nil
 }
 
 var guidellmFormat = &format{
@@ -290,7 +304,7 @@ func (r *Reader) guidellmRequest(c *cursor, phase string, status Status) error {
 		return err
 	}
 	if row.Session != "" && turn.Present {
-		row.Turn = turn.Value + 1
+		row.Turn = turnOf(turn.Value)
 	}
 	start = firstOf(t.start, start)
 	p.at = firstOf(t.due, start, t.scheduled)

@@ -125,12 +125,9 @@ func (h *logHistogram) add(v, weight float64) {
 	h.counts[min(int(math.Log2(v)*8), len(h.counts)-1)] += weight
 }
 
-// quantile is the value below which the share q lies: the middle of its bucket;
-// absent without values.
-func (h *logHistogram) quantile(q float64) *float64 {
-	if h.total == 0 {
-		return nil
-	}
+// quantile is the value below which the share q lies: the middle of its bucket; 0
+// without values.
+func (h *logHistogram) quantile(q float64) float64 {
 	value := 0.0
 	rank := q*h.total - h.zeros
 	for i := 0; rank > 0 && i < len(h.counts); i++ {
@@ -138,5 +135,5 @@ func (h *logHistogram) quantile(q float64) *float64 {
 			value = math.Exp2((float64(i) + 0.5) / 8)
 		}
 	}
-	return &value
+	return value
 }

@@ -147,7 +147,7 @@ func (l *lineWriter) close() error {
 // held are the properties of a row that a format has a place for, beside the time
 // and the two lengths.
 type held struct {
-	id, session, parent, kind, model, blocks, e2e bool
+	id, session, parent, kind, model, blocks, e2e, think bool
 }
 
 // missing counts what of the row has no place.
@@ -164,7 +164,7 @@ func missing(row *Row, h held, lost *Losses) {
 		{row.Session != "" && !h.session, "sessions"},
 		{row.Parent != "" && !h.parent, "parent turns"},
 		{row.Wait, "waiting for the turn before (closed loop)"},
-		{row.Think.Present, "think times"},
+		{row.Think.Present && !h.think, "think times"},
 		{(row.blocks() > 0 || row.Family != "" || row.History) && !h.blocks, "shared prefixes"},
 		{row.Status != Planned || row.TTFT.Present || row.E2E.Present && !h.e2e, "results"},
 		{row.ServerInputTokens > 0, "the server's prompt lengths"},
@@ -346,7 +346,7 @@ func (w *burstGPTWriter) write(row *Row, lost *Losses) error {
 	if err := needs(row); err != nil {
 		return err
 	}
-	h := held{session: true, kind: true, model: true, e2e: true}
+	h := held{session: true, kind: true, model: true, e2e: true, think: true} // think times follow from the others
 	bare := *row
 	if bare.Status == OK && !bare.TTFT.Present { // success and its duration have a place
 		bare.Status = Planned
