@@ -17,7 +17,7 @@ type InfoOptions struct {
 	// is 16.
 	EngineBlock int
 	// MaxBlocks is how many blocks are held; above it the figures on reuse are
-	// estimates from a sample. 0 is 2^20, about 60 MB.
+	// estimates from a sample. 0 is 2^18, about 20 MB.
 	MaxBlocks int
 	// CharsPerToken is as for NewPrompter.
 	CharsPerToken float64
@@ -58,7 +58,7 @@ func NewInfo(opts InfoOptions) *Info {
 		opts.EngineBlock = 16
 	}
 	if opts.MaxBlocks <= 0 {
-		opts.MaxBlocks = 1 << 20
+		opts.MaxBlocks = 1 << 18
 	}
 	return &Info{
 		opts:     opts,

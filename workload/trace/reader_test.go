@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
+	"math"
 	"strings"
 	"testing"
 
@@ -239,4 +241,52 @@ func TestBoundedMap(t *testing.T) {
 	}
 	_, ok := m.get("6")
 	require.False(t, ok)
+}
+
+// A lineSource gives the same line n times without holding them.
+type lineSource struct {
+	line string
+	n    int
+	rest string
+}
+
+func (s *lineSource) Read(p []byte) (int, error) {
+	if s.rest == "" {
+		if s.n == 0 {
+			return 0, io.EOF
+		}
+		s.n--
+		s.rest = s.line
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func TestLongTracesStream(t *testing.T) {
+	r, err := Open("in", &lineSource{line: mooncakeLine(7), n: 300_000}, Options{})
+	require.NoError(t, err)
+	for i := range 300_000 {
+		_, err := r.Next()
+		require.NoError(t, err)
+		if held := len(r.window) + len(r.free); held > traceWindow+2 {
+			t.Fatalf("%d rows held at row %d", held, i)
+		}
+	}
+	_, err = r.Next()
+	require.Equal(t, io.EOF, err)
+}
+
+func TestHistogram(t *testing.T) {
+	var h logHistogram
+	require.Zero(t, h.quantile(0.5))
+	for i := 1; i <= 1000; i++ {
+		h.add(float64(i), 1)
+	}
+	h.add(0.5, 1000)
+	require.Zero(t, h.quantile(0.25))
+	require.InEpsilon(t, 500, h.quantile(0.75), 0.0625)
+	require.InEpsilon(t, 980, h.quantile(0.99), 0.0625)
+	h.add(math.Inf(1), 1)
+	h.add(1e300, 1)
 }

@@ -108,13 +108,20 @@ func (f fenwick) sum(n int) (total int32) {
 	return total
 }
 
-// A logHistogram counts positive values in buckets that grow by an eighth of a
-// doubling, so that quantiles are right to 9%.
+// A logHistogram counts values in buckets of an eighth of the power of two below
+// them, so that quantiles are right to about 6%. Values below 1 are as good as 0.
 type logHistogram struct {
 	counts [64 * 8]float64
 	zeros  float64
 	total  float64
 }
+
+// bucketShift leaves of a float64 its exponent and the first three bits of its
+// fraction, which number the buckets; firstBucket is that of 1.
+const (
+	bucketShift = 52 - 3
+	firstBucket = 1023 << 3
+)
 
 func (h *logHistogram) add(v, weight float64) {
 	h.total += weight
@@ -122,7 +129,7 @@ func (h *logHistogram) add(v, weight float64) {
 		h.zeros += weight
 		return
 	}
-	h.counts[min(int(math.Log2(v)*8), len(h.counts)-1)] += weight
+	h.counts[min(int(math.Float64bits(v)>>bucketShift)-firstBucket, len(h.counts)-1)] += weight
 }
 
 // quantile is the value below which the share q lies: the middle of its bucket; 0
@@ -132,7 +139,9 @@ func (h *logHistogram) quantile(q float64) float64 {
 	rank := q*h.total - h.zeros
 	for i := 0; rank > 0 && i < len(h.counts); i++ {
 		if rank -= h.counts[i]; h.counts[i] > 0 {
-			value = math.Exp2((float64(i) + 0.5) / 8)
+			low := math.Float64frombits(uint64(i+firstBucket) << bucketShift)
+			high := math.Float64frombits(uint64(i+1+firstBucket) << bucketShift)
+			value = (low + high) / 2
 		}
 	}
 	return value
