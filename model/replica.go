@@ -16,7 +16,10 @@ type Replica struct {
 	steps    []step // ring of scheduled steps, oldest at first
 	first    int
 	inFlight int
-	lastEnd  simtime.Time // end of the latest scheduled step
+	lastEnd  simtime.Time // end of the latest scheduled step on the GPU
+
+	hostFree simtime.Time // until then the host is launching a step
+	pending  bool         // at hostFree it schedules another, whatever has ended
 
 	unseen   int // arrivals since the scheduler last looked at its input
 	gauges   Gauges
@@ -71,6 +74,9 @@ func (r *Replica) Gauges() Gauges { return r.gauges }
 // Peak is, field by field, the highest value that the gauges have had.
 func (r *Replica) Peak() Gauges { return r.peak }
 
+// ResetPeak makes Peak begin anew from the gauges as they are.
+func (r *Replica) ResetPeak() { r.peak = r.gauges }
+
 // Stepwise makes the replica take every step by itself instead of passing over
 // steady ones: slower, with the same results. It is the reference for tests.
 func (r *Replica) Stepwise() { r.stepwise = true }
@@ -101,21 +107,29 @@ func (r *Replica) Add(now simtime.Time, s *Seq) {
 }
 
 // Next is when something other than a token of each running sequence next
-// happens: at the end of a step. It is Never in an idle replica. Add and Abort
-// may bring it forward.
+// happens: the host takes a step's results, or it has launched one and schedules
+// the next. It is Never in an idle replica. Add and Abort may bring it forward.
 func (r *Replica) Next() simtime.Time {
-	if r.inFlight == 0 {
+	switch {
+	case r.inFlight == 0:
 		return simtime.Never
+	case r.pending:
+		return r.hostFree
 	}
-	return r.end(r.ahead.steps)
+	return max(r.end(r.ahead.steps), r.hostFree)
 }
 
-// Advance takes the results of the step that ends at Next, and of those before
-// it, and schedules further ones. It calls done for each sequence that is
-// complete.
+// Advance does what is due at Next: it takes the results of the step that has
+// ended, and of those before it, and schedules further ones. It calls done for
+// each sequence that is complete.
 func (r *Replica) Advance(done func(*Seq)) {
+	if r.pending {
+		r.fill(r.hostFree)
+		return
+	}
 	r.skip(r.ahead.steps)
 	st := &r.steps[r.first]
+	st.end = max(st.end, r.hostFree) // as the host sees it
 	now := st.end
 	r.engine.finish(st, done)
 	r.first = (r.first + 1) % len(r.steps)
@@ -132,13 +146,20 @@ func (r *Replica) fill(now simtime.Time) {
 }
 
 func (r *Replica) schedule(now simtime.Time) {
-	for r.inFlight < len(r.steps) {
+	for r.pending = false; r.inFlight < len(r.steps); {
+		if now < r.hostFree {
+			r.pending = true
+			return
+		}
 		st := &r.steps[(r.first+r.inFlight)%len(r.steps)]
 		r.unseen = 0
 		if !r.engine.schedule(now, st) {
 			return
 		}
-		st.end = max(now, r.lastEnd) + r.slow.of(r.cost.Step(st.work))
+		start := max(now, r.lastEnd)
+		end := start + r.slow.of(r.cost.Step(st.work))
+		r.hostFree = r.cost.launched(st.work, now, start, end)
+		st.end = max(end, r.hostFree)
 		r.lastEnd = st.end
 		r.inFlight++
 	}
@@ -159,9 +180,24 @@ func (r *Replica) Abort(now simtime.Time, s *Seq) bool {
 		return false
 	}
 	r.syncBefore(now)
+	if r.isUnseen(s) {
+		r.unseen--
+	}
 	r.engine.remove(s)
 	r.plan()
 	return true
+}
+
+// isUnseen reports whether s is among the arrivals, last in the queue, that the
+// scheduler has not looked at.
+func (r *Replica) isUnseen(s *Seq) bool {
+	w := &r.engine.waiting
+	for i := w.len() - r.unseen; i < w.len(); i++ {
+		if w.at(i) == s {
+			return true
+		}
+	}
+	return false
 }
 
 // Unfinished calls f, which must not change the replica, for every sequence in the engine: the running ones in

@@ -1,43 +1,68 @@
 package sim
 
 import (
+	"math/rand/v2"
+
 	"fleetsim/model"
 	"fleetsim/random"
 	"fleetsim/router"
+	"fleetsim/sim/admission"
 	"fleetsim/sim/scenario"
 	"fleetsim/simtime"
 	"fleetsim/workload"
 )
 
-// A request is one arrival on its way through the cluster.
+// A request is one planned arrival on its way through the cluster.
 type request struct {
 	workload.Request
 	seq      model.Seq
-	sent     simtime.Time
+	sent     simtime.Time // for the first time
+	asked    simtime.Time // when the current attempt was sent
+	attempts int
 	lane     int // closed-loop lane, or -1
-	replica  *replica
+	tenant   int
+	serial   int // like Index, but over all phases of a chain
+	cancels  bool
+
+	replica  *replica // that it was routed to and is counted at
 	decision router.Decision
-	status   int // HTTP status; 0 before an answer
+	inEngine bool
+	place    place // at the admission proxies
+	status   int   // HTTP status; 0 before an answer
 	err      string
 	prompt   workload.Prompt // the prompt and its answer, to be hashed by the engine
+
+	events  int  // in the queue
+	watched bool // one of them is evSilence
+	ended   bool
+	aborted bool // a step in flight may still hold seq
 }
 
 // client is the load: it decides when the next request is sent, what is in it,
-// and which arrivals are dropped.
+// which arrivals are dropped, and what is tried again.
 type client struct {
 	w        scenario.Workload
+	begin    simtime.Time
 	arrivals *workload.Arrivals // open loop; nil in a closed loop
 	prompts  *workload.Generator
 	order    []int // family of each request; beyond it, in turn
+	serial   int   // of the first request
 	planned  int
-	inFlight int
+	live     int // planned and not ended
+	inFlight int // sent and not ended
+	cancel   *rand.Rand
+	retrier  *admission.Retrier // nil: what is refused stays refused
+	jitter   *rand.Rand
 	free     []*request // for reuse
 }
 
-// Contents of a phase's prompts are told apart from those of others by base.
-func newClient(s Setup, base uint64) (*client, error) {
+// newClient returns the load of a phase that begins at begin. Contents of its
+// prompts' families are told apart from those of other origin by base; its
+// questions begin with the number serial, so that those of phases that share
+// families differ.
+func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, error) {
 	w := s.Scenario.Workload
-	c := &client{w: w}
+	c := &client{w: w, begin: begin, serial: serial}
 	if w.Arrivals != nil {
 		var err error
 		if c.arrivals, err = newArrivals(w, s.Seed); err != nil {
@@ -51,7 +76,29 @@ func newClient(s Setup, base uint64) (*client, error) {
 	if c.order = p.FamilyOrder; len(c.order) == 0 && p.Families > 0 && w.Requests > 0 {
 		c.order = workload.Order(w.Requests, p.Families, p.HotFraction, random.Stream(s.Seed, "families"))
 	}
+	if w.Cancel.Fraction > 0 {
+		c.cancel = random.Stream(s.Seed, "cancel")
+	}
+	if w.Retry.MaxAttempts > 1 {
+		var err error
+		if c.retrier, err = admission.NewRetrier(w.Retry); err != nil {
+			return nil, err
+		}
+		c.jitter = random.Stream(s.Seed, "retry")
+	}
 	return c, nil
+}
+
+// end is when the load is over by its own plan; 0 when the plan has no times.
+func (c *client) end() simtime.Time {
+	if loop := c.w.ClosedLoop; loop != nil {
+		return c.begin + loop.Duration.Time
+	}
+	end := c.begin
+	for _, st := range c.w.Arrivals.Stages {
+		end += st.Duration.Time
+	}
+	return end
 }
 
 // next makes the next request of the plan, due at at.
@@ -64,16 +111,22 @@ func (c *client) next(at simtime.Time, lane int) *request {
 	}
 	i := c.planned
 	c.planned++
-	family, repeat, output, tenant := c.family(i), c.w.Prompt.BodyRepeat, c.w.Output, ""
+	c.live++
+	family, repeat, output, tenant, name := c.family(i), c.w.Prompt.BodyRepeat, c.w.Output, 0, ""
 	if n := len(c.w.Tenants); n > 0 {
-		t := &c.w.Tenants[i%n]
-		tenant = t.Name
+		tenant = i % n
+		t := &c.w.Tenants[tenant]
+		name = t.Name
 		set(&repeat, t.BodyRepeat)
 		set(&output, t.Output)
 	}
-	*r = request{seq: r.seq, lane: lane, prompt: r.prompt[:0], decision: router.Decision{Pod: -1}}
-	r.prompt = c.prompts.Prompt(r.prompt, family, i, repeat)
-	r.Request = workload.Request{Index: i, At: at, Tenant: tenant, Family: family, Prompt: r.prompt, Output: output}
+	*r = request{seq: r.seq, lane: lane, tenant: tenant, serial: c.serial + i,
+		prompt: r.prompt[:0], decision: router.Decision{Pod: -1}}
+	r.seq.Prompt, r.seq.Outputs, r.seq.Cached = 0, 0, 0
+	r.seq.Scheduled, r.seq.First = simtime.Never, simtime.Never
+	r.prompt = c.prompts.Prompt(r.prompt, family, r.serial, repeat)
+	r.cancels = c.cancel != nil && c.cancel.Float64() < c.w.Cancel.Fraction
+	r.Request = workload.Request{Index: i, At: at, Tenant: name, Family: family, Prompt: r.prompt, Output: output}
 	return r
 }
 
@@ -90,5 +143,99 @@ func (c *client) family(i int) int {
 // drops reports whether an arrival finds too many requests in flight.
 func (c *client) drops() bool { return c.w.InFlightCap > 0 && c.inFlight >= c.w.InFlightCap }
 
-// recycle keeps r for a later arrival.
-func (c *client) recycle(r *request) { c.free = append(c.free, r) }
+// recycle keeps a request that has ended for a later arrival, if nothing refers
+// to it any more.
+func (c *client) recycle(q *request) {
+	if q.events == 0 && !q.aborted {
+		c.free = append(c.free, q)
+	}
+}
+
+// startLoad puts the first arrivals in the queue.
+func (r *run) startLoad() {
+	if r.client.arrivals != nil {
+		r.planArrival()
+		return
+	}
+	for lane := range r.client.w.ClosedLoop.Concurrency {
+		r.nextInLane(lane, r.begin)
+	}
+}
+
+// planArrival puts the next arrival of the open loop in the queue.
+func (r *run) planArrival() {
+	if at, ok := r.client.arrivals.Next(); ok {
+		r.arriveAt(r.begin+at, -1)
+	}
+}
+
+// nextInLane puts the next arrival of a closed-loop lane, due at at, in the
+// queue, unless the load is over by then.
+func (r *run) nextInLane(lane int, at simtime.Time) {
+	w := &r.client.w
+	if w.ClosedLoop.Duration.Time > 0 && at >= r.client.end() || w.Requests > 0 && r.client.planned >= w.Requests {
+		return
+	}
+	r.arriveAt(at, lane)
+}
+
+func (r *run) arriveAt(at simtime.Time, lane int) {
+	r.push(at, evArrival, r.client.next(at, lane))
+}
+
+// arrive sends the request, or drops it when too many are in flight.
+func (r *run) arrive(q *request) {
+	if q.lane < 0 {
+		r.planArrival()
+	}
+	q.sent = r.now
+	if r.client.drops() {
+		q.ended = true
+		r.client.live--
+		r.recorder.dropped(q)
+		r.client.recycle(q)
+		return
+	}
+	r.client.inFlight++
+	if q.cancels {
+		r.push(r.now+r.client.w.Cancel.After.Time, evCancel, q)
+	}
+	if r.client.retrier != nil {
+		r.client.retrier.First()
+	}
+	r.attempt(q)
+}
+
+// attempt sends the request, for the first time or again.
+func (r *run) attempt(q *request) {
+	q.attempts++
+	q.asked = r.now
+	r.watch(q)
+	r.offer(q)
+}
+
+// streamEnd is the client's end of an attempt: of the request, unless it was
+// refused and is tried again.
+func (r *run) streamEnd(q *request) {
+	if q.status == statusRefused && r.retry(q) {
+		return
+	}
+	r.end(q)
+}
+
+// end is the end of a request, whichever way: the gateway and the proxies stop
+// counting it, it is recorded, and a closed-loop lane sends its next.
+func (r *run) end(q *request) {
+	q.ended = true
+	r.client.inFlight--
+	r.client.live--
+	if q.replica != nil {
+		r.gateways.ended(q.replica.id)
+	}
+	r.release(q)
+	r.recorder.ended(q, r.now)
+	if q.lane >= 0 {
+		r.nextInLane(q.lane, r.now+r.client.w.ClosedLoop.ThinkTime.Time)
+	}
+	r.client.recycle(q)
+}

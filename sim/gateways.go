@@ -1,31 +1,77 @@
 package sim
 
 import (
+	"math/rand/v2"
+
 	"fleetsim/random"
 	"fleetsim/router"
 	"fleetsim/simtime"
 )
 
-// gateways is the routing layer as the event loop sees it.
+// gateways is the routing layer as the event loop sees it: one gateway process,
+// which keeps the state of every policy that has been used.
 type gateways struct {
-	gateway *router.Gateway
+	gateway  *router.Gateway // of the policy in use
+	byPolicy map[string]*router.Gateway
+	pods     []podEntry // by pod number
+	rng      *rand.Rand
 }
 
-// newGateways builds the routing layer with the named replicas routable.
-func newGateways(s Setup, names []string) (*gateways, error) {
-	settings, err := router.ParseSettings(s.Scenario.Router.Env)
-	if err != nil {
-		return nil, err
+// A podEntry is a replica that the gateway has heard of.
+type podEntry struct {
+	name   string
+	listed bool
+}
+
+// newGateways builds the routing layer, without a pod.
+func newGateways(s Setup) (*gateways, error) {
+	g := &gateways{byPolicy: map[string]*router.Gateway{}, rng: random.Stream(s.Seed, "routing")}
+	return g, g.use(s)
+}
+
+// use routes by the setup's policy from now on. A policy that was used before
+// goes on with the state it had: the prefix index of prefix-cache, for one,
+// which other policies neither read nor write. Nothing may be in flight.
+func (g *gateways) use(s Setup) error {
+	next, known := g.byPolicy[s.Policy]
+	if !known {
+		settings, err := router.ParseSettings(s.Scenario.Router.Env)
+		if err != nil {
+			return err
+		}
+		policy, err := router.New(s.Policy, settings, router.Options{})
+		if err != nil {
+			return err
+		}
+		next = router.NewGateway(policy, g.rng)
+		g.byPolicy[s.Policy] = next
 	}
-	policy, err := router.New(s.Policy, settings, router.Options{})
-	if err != nil {
-		return nil, err
+	g.gateway = next
+	for id, pod := range g.pods {
+		if pod.listed {
+			next.AddPod(id, pod.name, "", "")
+		} else {
+			next.RemovePod(id)
+		}
 	}
-	g := &gateways{gateway: router.NewGateway(policy, random.Stream(s.Seed, "routing"))}
-	for id, name := range names {
-		g.gateway.AddPod(id, name, "", "")
+	return nil
+}
+
+// addPod makes pod id routable.
+func (g *gateways) addPod(id int, name string) {
+	for len(g.pods) <= id {
+		g.pods = append(g.pods, podEntry{})
 	}
-	return g, nil
+	g.pods[id] = podEntry{name, true}
+	g.gateway.AddPod(id, name, "", "")
+}
+
+// removePod takes pod id off the routable list.
+func (g *gateways) removePod(id int) {
+	if id < len(g.pods) {
+		g.pods[id].listed = false
+		g.gateway.RemovePod(id)
+	}
 }
 
 // route picks a pod for q and counts the request there; it returns the pod and

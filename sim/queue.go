@@ -3,24 +3,50 @@ package sim
 import "fleetsim/simtime"
 
 // kind is what an event does. At one instant events happen in the order of
-// their kinds: what frees comes before what takes, and an engine sees all that
-// has arrived before a step of its ends.
+// their kinds: what frees comes before what takes, an engine sees all that has
+// arrived before a step of its ends, and whoever interferes with an engine or
+// looks at it finds the step's results taken.
 type kind uint8
 
 const (
 	evStreamEnd kind = iota // the client has the end of a stream
+	evAdmission             // a wait in the admission proxies ends
+	evLifecycle             // a replica enters its next stage
+	evEndpoint              // the gateway hears of a changed endpoint
 	evArrival               // the client is due to send
+	evRetry                 // the client sends again what was refused
 	evRoute                 // the gateway picks a pod
 	evDeliver               // the engine receives a request
 	evStepEnd               // an engine's oldest step ends
+	evSilence               // a client looks whether it has heard anything
+	evCancel                // a client gives up
+	evFault                 // a fault of the scenario strikes
+	evRecovery              // a slow replica is fast again
+	evTerminate             // a deleted replica's SIGTERM
+	evShutdown              // the engine's shutdown timeout is over
+	evKill                  // a deleted replica's SIGKILL
+	evRollout               // a rolling update begins
+	evScrape                // the autoscaler's metrics are read
+	evPreScale              // the minimum of replicas changes
+	evReconcile             // the autoscaler decides
 	evSnapshot              // the engines' gauges are read
 )
+
+// ofCluster reports whether events of the kind outlive the load: what has begun
+// in the cluster goes on in the phase that continues it.
+func (k kind) ofCluster() bool {
+	switch k {
+	case evLifecycle, evEndpoint, evStepEnd, evRecovery, evTerminate, evShutdown, evKill:
+		return true
+	}
+	return false
+}
 
 // An event is something that will happen.
 type event struct {
 	at   simtime.Time
 	kind kind
-	id   int // request index or replica: the order among equals
+	id   int // the order among equals: a request's, a replica's or a list's index
 	req  *request
 }
 

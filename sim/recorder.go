@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"fleetsim/model"
 	"fleetsim/router"
 	"fleetsim/sim/record"
@@ -11,18 +13,20 @@ import (
 type recorder struct {
 	phase    string
 	slo      record.SLO
+	begin    simtime.Time
 	overhead simtime.Time // from the end of a step to the client
 	each     func(*record.Request)
 	requests []record.Request
 	last     simtime.Time // end of the latest request
 }
 
-func newRecorder(s Setup) recorder {
+func newRecorder(s Setup, begin simtime.Time) recorder {
 	phase := s.Phase
 	if phase == "" {
 		phase = s.Scenario.Name
 	}
-	return recorder{phase: phase, slo: slo(s.Scenario.SLO), overhead: s.Profile.ResponseOverhead, each: s.Each}
+	return recorder{phase: phase, slo: slo(s.Scenario.SLO), begin: begin, last: begin,
+		overhead: s.Profile.ResponseOverhead, each: s.Each}
 }
 
 // dropped records an arrival that the client never sent.
@@ -32,22 +36,31 @@ func (rc *recorder) dropped(q *request) {
 	rc.add(out)
 }
 
-// ended records a request whose end the client sees at now.
+// ended records a request whose end the client sees at now. Times count from its
+// first sending, retries and back-offs included.
 func (rc *recorder) ended(q *request, now simtime.Time) {
 	rc.last = max(rc.last, now)
 	out := rc.describe(q)
-	out.HTTPStatus = record.Some(q.status)
 	out.E2E = seconds(now - q.sent)
 	out.ErrorCategory = q.err
-	out.Result = record.Error
 	if q.replica != nil {
 		out.Replica = q.replica.name
 		out.MatchPercent = record.Some(q.decision.MatchPercent)
 		out.Selection = q.decision.Selection
 		out.Imbalanced = record.Some(q.decision.Imbalanced)
 	}
-	if q.status == 200 {
+	if q.status != 0 {
+		out.HTTPStatus = record.Some(q.status)
+	}
+	switch q.status {
+	case 0:
+		out.Result = record.Failed
+	case 200:
 		rc.stream(&out, q, &q.seq)
+	case statusRefused:
+		out.Result = record.Rejected
+	default:
+		out.Result = record.Error
 	}
 	out.Good = record.Some(rc.slo.Good(&out))
 	rc.add(out)
@@ -56,6 +69,9 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 // stream adds what the client saw of the answer.
 func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
 	out.Result = record.OK
+	if q.err != "" {
+		out.Result = record.Failed
+	}
 	out.OutputTokens = record.Some(s.Outputs)
 	out.CachedTokens = record.Some(s.Cached)
 	if s.Scheduled != simtime.Never {
@@ -70,7 +86,7 @@ func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
 func (rc *recorder) describe(q *request) record.Request {
 	out := record.Request{
 		Phase: rc.phase, Tenant: q.Tenant, Index: record.Some(q.Index),
-		RequestedOutput: record.Some(q.Output), Started: seconds(q.sent),
+		RequestedOutput: record.Some(q.Output), Started: seconds(q.sent - rc.begin),
 	}
 	if q.Family >= 0 {
 		out.Family = record.Some(q.Family)
@@ -88,13 +104,18 @@ func (rc *recorder) add(out record.Request) {
 	rc.requests = append(rc.requests, out)
 }
 
-// counterDeltas are the gateway's counters of a run, which start at 0; those
-// that did not move are left out, as the published records do.
-func counterDeltas(counters []router.Counter) []record.CounterDelta {
+// counterDeltas are by how much the gateway's counters have moved since before;
+// those that did not are left out, as the published records do.
+func counterDeltas(before, after []router.Counter) []record.CounterDelta {
 	deltas := []record.CounterDelta{}
-	for _, c := range counters {
-		if c.Value != 0 {
-			deltas = append(deltas, record.CounterDelta{Name: c.Name, Labels: labels(c), Delta: float64(c.Value)})
+	for _, c := range after {
+		same := func(b router.Counter) bool { return b.Name == c.Name && slices.Equal(b.Labels, c.Labels) }
+		moved := c.Value
+		if i := slices.IndexFunc(before, same); i >= 0 {
+			moved -= before[i].Value
+		}
+		if moved != 0 {
+			deltas = append(deltas, record.CounterDelta{Name: c.Name, Labels: labels(c), Delta: float64(moved)})
 		}
 	}
 	return deltas

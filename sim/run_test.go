@@ -182,11 +182,10 @@ func TestNothingIsLost(t *testing.T) {
 		require.NoError(t, err)
 		r.start()
 		last := simtime.Time(0)
-		for len(r.queue) > 0 {
-			e := r.queue.pop()
-			require.GreaterOrEqual(t, e.at, last, "the clock runs forward")
-			last, r.now = e.at, e.at
-			r.handle(e)
+		for !r.over() {
+			r.step()
+			require.GreaterOrEqual(t, r.now, last, "the clock runs forward")
+			last = r.now
 		}
 		phase := r.finish()
 		require.Equal(t, phase.Planned.Or(-1), phase.Dropped.Or(0)+phase.Rejected.Or(0)+phase.Failed.Or(0)+phase.Success.Or(0))

@@ -75,18 +75,6 @@ func slo(s scenario.SLO) record.SLO {
 	return record.SLO{TTFT: bound(s.TTFT), TPOT: bound(s.TPOT), E2E: bound(s.E2E)}
 }
 
-// replicaNames are the scenario's names, or pod-0, pod-1, …
-func replicaNames(c scenario.Cluster) []string {
-	if len(c.Names) > 0 {
-		return c.Names
-	}
-	names := make([]string, c.Replicas)
-	for i := range names {
-		names[i] = fmt.Sprintf("pod-%d", i)
-	}
-	return names
-}
-
 // newArrivals is the scenario's open-loop process.
 func newArrivals(w scenario.Workload, seed uint64) (*workload.Arrivals, error) {
 	a := w.Arrivals

@@ -1,0 +1,248 @@
+package sim
+
+import (
+	"strconv"
+
+	"fleetsim/model"
+	"fleetsim/sim/record"
+	"fleetsim/simtime"
+	"fleetsim/workload"
+)
+
+// engineState is what somebody who connects to a replica's engine meets.
+type engineState uint8
+
+const (
+	down    engineState = iota // no process: the connection is refused
+	up                         // it serves
+	closing                    // it finishes what it has and takes nothing new
+	lost                       // its node is gone: nothing answers
+)
+
+// replica is one pod of the deployment: its engine, and what is recorded of it.
+type replica struct {
+	*model.Replica
+	id     int
+	name   string
+	state  engineState
+	listed bool // in the endpoint list that is on its way to the gateway
+	active int  // requests in the engine
+
+	expected  simtime.Time // of the step end that is in the queue; Never: none
+	slowUntil simtime.Time // end of the slowness at work; 0: none
+	speed     model.Ratio
+
+	served  bool         // it was up in this phase
+	earlier model.Stats  // of its engines before, less what the phase began with
+	peak    model.Gauges // of its engines before, in this phase
+	sampled model.Gauges // peaks over the snapshots
+	chosen  int          // peak of the gateway's in-flight count at selection, the request itself not counted
+}
+
+// newReplica adds the replica with the next ID, its engine not running.
+func (r *run) newReplica(id int) *replica {
+	rep := &replica{id: id, name: r.replicaName(id), expected: simtime.Never}
+	r.replicas = append(r.replicas, rep)
+	r.boot(rep)
+	return rep
+}
+
+// replicaName is the scenario's name for a replica, or pod-0, pod-1, …
+func (r *run) replicaName(id int) string {
+	if names := r.Scenario.Cluster.Names; id < len(names) {
+		return names[id]
+	}
+	return "pod-" + strconv.Itoa(id)
+}
+
+// boot gives the replica a new engine with an empty cache. What the engine
+// before has counted stays counted.
+func (r *run) boot(rep *replica) {
+	if rep.Replica != nil {
+		rep.earlier, rep.peak = rep.stats(), rep.peaks()
+	}
+	limits, err := Limits(r.Profile, r.Scenario.Engine)
+	if err != nil {
+		panic(err) // checked when the run was built
+	}
+	rep.Replica = model.NewReplica(limits, r.Profile.Cost)
+	rep.SetSpeed(r.now, rep.speed)
+	if r.Stepwise {
+		rep.Stepwise()
+	}
+}
+
+// startPhase makes the replica's figures begin anew.
+func (rep *replica) startPhase() {
+	rep.served = rep.state == up
+	rep.earlier = minus(rep.Stats())
+	rep.ResetPeak()
+	rep.peak, rep.sampled, rep.chosen = model.Gauges{}, model.Gauges{}, 0
+}
+
+// stats are the counters of the phase.
+func (rep *replica) stats() model.Stats { return plus(rep.earlier, rep.Stats()) }
+
+func plus(a, b model.Stats) model.Stats {
+	return model.Stats{
+		Steps: a.Steps + b.Steps, QueryTokens: a.QueryTokens + b.QueryTokens, HitTokens: a.HitTokens + b.HitTokens,
+		Preemptions: a.Preemptions + b.Preemptions, PromptTokens: a.PromptTokens + b.PromptTokens,
+		OutputTokens: a.OutputTokens + b.OutputTokens, Evictions: a.Evictions + b.Evictions,
+	}
+}
+
+func minus(a model.Stats) model.Stats {
+	return model.Stats{
+		Steps: -a.Steps, QueryTokens: -a.QueryTokens, HitTokens: -a.HitTokens, Preemptions: -a.Preemptions,
+		PromptTokens: -a.PromptTokens, OutputTokens: -a.OutputTokens, Evictions: -a.Evictions,
+	}
+}
+
+// peaks are the highest gauges of the phase.
+func (rep *replica) peaks() model.Gauges { return highest(rep.peak, rep.Peak()) }
+
+// highest is the maximum field by field.
+func highest(a, b model.Gauges) model.Gauges {
+	return model.Gauges{Running: max(a.Running, b.Running), Waiting: max(a.Waiting, b.Waiting), UsedBlocks: max(a.UsedBlocks, b.UsedBlocks)}
+}
+
+// route lets the gateway pick a pod and counts the request there.
+func (r *run) route(q *request) {
+	pod, outstanding, err := r.gateways.route(r.now, q)
+	if err != nil {
+		r.answer(q, 503, errNoPod)
+		return
+	}
+	q.replica = r.replicas[pod]
+	q.replica.chosen = max(q.replica.chosen, outstanding)
+	r.deliver(q)
+}
+
+// deliver hands the request to its replica.
+func (r *run) deliver(q *request) {
+	rep := q.replica
+	q.seq.Prompt = q.Prompt.Len(workload.Tokens)
+	switch {
+	case rep.state == lost:
+		r.hang(q, 0, errNoAnswer)
+	case rep.state == down:
+		r.answer(q, 503, errRefused)
+	case !rep.Fits(q.seq.Prompt, q.Output):
+		r.answer(q, 400, errTooLong)
+	case rep.state == closing:
+		r.answer(q, 200, errAborted)
+	default:
+		r.enqueue(rep, q)
+	}
+}
+
+// enqueue puts the request in the engine's queue.
+func (r *run) enqueue(rep *replica, q *request) {
+	q.seq.ID, q.seq.Output = q.Index, q.Output
+	if limits := rep.Limits(); limits.PrefixCaching {
+		q.prompt = append(q.prompt, answerOf(q))
+		q.seq.Hashes = q.prompt.AppendHashes(q.seq.Hashes[:0], 0, limits.BlockTokens, workload.Tokens)
+	}
+	q.status = 200
+	q.seq.Owner = q
+	q.inEngine = true
+	rep.active++
+	rep.Add(r.now, &q.seq)
+	r.expect(rep)
+}
+
+// answerOf is the content that the model generates for q: unlike any other.
+func answerOf(q *request) workload.Segment {
+	return workload.Segment{ID: 0xff<<56 | uint64(q.serial), Tokens: q.Output}
+}
+
+// answer ends a request with a status, and a reason if it is no success, which
+// the client has after the response overhead.
+func (r *run) answer(q *request, status int, why string) {
+	q.status, q.err = status, why
+	r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
+}
+
+// hang leaves the client without a further byte. One that would wait for ever
+// is taken to notice at once, since the run would never end.
+func (r *run) hang(q *request, status int, why string) {
+	q.status = status
+	if r.client.w.ReadTimeout.Time == 0 {
+		r.answer(q, status, why)
+	}
+}
+
+// expect puts the replica's next step end in the queue, unless it is there. An
+// earlier event for a later end stays and is passed over when its time comes.
+func (r *run) expect(rep *replica) {
+	if at := rep.Next(); at != rep.expected {
+		rep.expected = at
+		if at != simtime.Never {
+			r.queue.push(event{at: at, kind: evStepEnd, id: rep.id})
+		}
+	}
+}
+
+func (r *run) stepEnd(rep *replica) {
+	if rep.expected != r.now {
+		return
+	}
+	rep.Advance(func(s *model.Seq) {
+		q := s.Owner.(*request)
+		q.inEngine = false
+		rep.active--
+		r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
+	})
+	r.expect(rep)
+	r.exitIfDrained(rep)
+}
+
+// snapshot reads the gauges of all engines, as a scraper does.
+func (r *run) snapshot() {
+	if r.scaling != nil {
+		r.scaling.emit(r)
+	}
+	for _, rep := range r.replicas {
+		if !rep.answers() {
+			continue
+		}
+		rep.Sync(r.now)
+		g := rep.Gauges()
+		rep.sampled = highest(rep.sampled, g)
+		if r.Sample != nil {
+			r.Sample(r.sample(rep, g))
+		}
+	}
+	r.queue.push(event{at: r.now + r.Scenario.Observe.SnapshotInterval.Time, kind: evSnapshot})
+}
+
+// answers reports whether the engine's metrics can be read.
+func (rep *replica) answers() bool { return rep.state == up || rep.state == closing }
+
+func (r *run) sample(rep *replica, g model.Gauges) Sample {
+	s := r.clusterSample()
+	s.Replica, s.Running, s.Waiting = rep.name, g.Running, g.Waiting
+	s.KVUsage, s.InFlight = rep.usage(g), r.gateways.running(rep.id)
+	return s
+}
+
+// clusterSample is a line of the timeline at now.
+func (r *run) clusterSample() Sample {
+	return Sample{Phase: r.recorder.phase, Route: r.Policy, Seed: r.Seed, At: r.now - r.begin}
+}
+
+// usage is vllm:kv_cache_usage_perc, 0 to 1.
+func (rep *replica) usage(g model.Gauges) float64 {
+	return float64(g.UsedBlocks) / float64(rep.Limits().Blocks-1)
+}
+
+// describe adds what only the engine knows to the replica's record.
+func (rep *replica) describe(out *record.Replica) {
+	stats, peak := rep.stats(), rep.peaks()
+	out.CacheQueriesTokens, out.CacheHitTokens = record.Some(int(stats.QueryTokens)), record.Some(int(stats.HitTokens))
+	out.WaitingPeak, out.WaitingMax = record.Some(rep.sampled.Waiting), record.Some(peak.Waiting)
+	out.RunningPeak, out.RunningMax = record.Some(rep.sampled.Running), record.Some(peak.Running)
+	out.KVUsagePeak, out.KVUsageMax = record.Some(rep.usage(rep.sampled)), record.Some(rep.usage(peak))
+	out.Preemptions = record.Some(int(stats.Preemptions))
+	out.GatewayOutstandingAtSelectionPeak = record.Some(rep.chosen)
+}
