@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -193,6 +192,3 @@ func (r *Reader) findColumns(t *table, names []string, line int) error {
 	}
 	return nil
 }
-
-// equalFold compares ASCII text without regard to case.
-func equalFold(a []byte, b string) bool { return bytes.EqualFold(a, []byte(b)) }

@@ -1,6 +1,10 @@
 package trace
 
-import "fleetsim/simtime"
+import (
+	"strings"
+
+	"fleetsim/simtime"
+)
 
 var azureFormat = &format{
 	name:     "azure",
@@ -148,7 +152,7 @@ func blisFields(r *Reader, t *table) (err error) {
 		row.FamilyTokens = 0
 	}
 	row.E2E = timeSpan(sent, last)
-	if !equalFold(t.get("streaming"), "false") {
+	if !strings.EqualFold(t.text("streaming"), "false") {
 		row.TTFT = timeSpan(sent, first)
 		row.setTPOT(first, last)
 	}
