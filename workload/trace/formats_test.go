@@ -379,3 +379,60 @@ func TestErrorIsAReadError(t *testing.T) {
 	require.True(t, errors.As(err, &e))
 	require.Equal(t, []Problem{{File: "in", Line: 1, Column: "timestamp", Text: "-1 is negative"}}, e.Problems)
 }
+
+// TestMessagesShareByRoleAndText: a conversation given as messages shares with one
+// that begins with the same messages.
+func TestMessagesShareByRoleAndText(t *testing.T) {
+	system := strings.Repeat("s", 64-len("system\n")-1) // with its role and line ends, one block of 64 bytes
+	line := func(question string) string {
+		return `{"timestamp": 0, "messages": [{"role": "system", "content": "` + system + `"}, {"role": "user", "content": "` + question +
+			`", "tool_calls": null}, {"role": "user", "content": [{"type": "text"}]}], "output_length": 5}` + "\n"
+	}
+	rows := readAll(t, openText(t, line("one")+line("two"), Options{}))
+	require.Equal(t, rows[0].HashIDs[0], rows[1].HashIDs[0])
+	require.NotEqual(t, rows[0].HashIDs[1], rows[1].HashIDs[1])
+	// 64 + "user\none\n" + "user\n" bytes at 4 a token.
+	require.Equal(t, 20, rows[0].InputTokens)
+	_, err := drain(openText(t, `{"timestamp": 0, "messages": [1], "output_length": 5}`, Options{}))
+	require.ErrorContains(t, err, "in:1: messages[0]: '{' expected, found \"1\"")
+}
+
+// TestContradictions are files that are sound JSON or CSV and make no sense.
+func TestContradictions(t *testing.T) {
+	vllm := func(lists string) string {
+		return `{"backend": "b", "duration": 1, "completed": 1, "total_output_tokens": 1, ` + lists + `}`
+	}
+	blis := "request_id,input_tokens,output_tokens,arrival_time_us,send_time_us,first_chunk_time_us,last_chunk_time_us,status,prefix_group,prefix_length,think_time_us\n"
+	for _, c := range []struct{ in, want string }{
+		{vllm(`"input_lens": [1, 2], "output_lens": [1]`), "in:1: output_lens: 1 entries, where input_lens has 2"},
+		{vllm(`"input_lens": [1], "output_lens": [1], "ttfts": []`), "in:1: ttfts: 0 entries, where input_lens has 1"},
+		{vllm(`"input_lens": [1], "output_lens": [1], "itls": [[-0.1]]`), "in:1: itls[0][0]: -0.1 is negative"},
+		{vllm(`"input_lens": [1], "output_lens": [3], "itls": [[9e7, 9e7]]`), "in:1: itls[0][1]: sum beyond"},
+		{vllm(`"input_lens": [1], "output_lens": [3], "ttfts": [9e7], "itls": [[9e7]]`), "in:1: request 0: ttft and itls add up"},
+		{vllm(`"input_lens": [1], "output_lens": [3], "ttfts": [1e9]`), "in:1: ttfts[0]: duration beyond"},
+		{blis + "1,5,x,0,0,0,0,ok,,,\n", "in:2: output_tokens: \"x\" is no number"},
+		{blis + "1,-5,1.5,0,0,0,0,ok,,,\n", "in:2: input_tokens: -5 is negative; output_tokens: 1.5 is not a whole number"},
+		{blis + "1,5,5,0,0,-1,0,ok,,,\n", "in:2: first_chunk_time_us: -1 is negative"},
+		{blis + "1,5,5,0,0,0,0,ok,,,1e99\n", "in:2: think_time_us: 1e99 is beyond"},
+		{blis + "1,16777216,5,0,0,0,0,ok,g,1,\n", "in:2: prefix_length: 1 with input_tokens is above 16777216"},
+		{"arrived_at,num_prefill_tokens,num_decode_tokens\nNaN,1,1\n", "in:2: arrived_at: \"NaN\" is no number"},
+		{"arrived_at,num_prefill_tokens,num_decode_tokens\n1e8,1,1\n", "in:2: is more than"},
+		{"TIMESTAMP,ContextTokens,GeneratedTokens\n16 Nov 2023,1,1\n", "in:2: TIMESTAMP: \"16 Nov 2023\" is no date"},
+		{"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type,Elapsed time\n1,m,1,1,2,x,-1\n", "in:2: Elapsed time: -1 is negative"},
+		{`{"metadata": {"was_cancelled": 1}, "metrics": {}}`, "in:1: metadata.was_cancelled: true or false expected"},
+		{`{"metadata": {}, "metrics": {"request_latency": {"value": 1, "unit": "fortnight"}}}`, "in:1: metrics.request_latency.unit: time unit \"fortnight\""},
+		{`{"fleetsim_trace":1}` + "\n" + `{"at":1,"status":"good"}`, "in:2: status: \"good\": want one of [planned ok"},
+	} {
+		_, err := drain(openText(t, c.in, Options{}))
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestAIPerfUnits(t *testing.T) {
+	for unit, want := range map[string]simtime.Time{"sec": 2 * simtime.Second, "seconds": 2 * simtime.Second, "ms": 2 * simtime.Millisecond,
+		"milliseconds": 2 * simtime.Millisecond, "us": 2 * simtime.Microsecond, "microseconds": 2 * simtime.Microsecond, "ns": 2 * simtime.Nanosecond, "nanoseconds": 2 * simtime.Nanosecond} {
+		rows := readAll(t, openText(t, `{"metadata": {"request_start_ns": 5}, "error": null, "metrics": {"request_latency": {"value": 2, "unit": "`+unit+
+			`"}, "input_sequence_length": {"value": 3, "unit": "tokens"}, "output_sequence_length": {"value": 4, "unit": "tokens"}}}`, Options{}))
+		require.Equal(t, Some(want), rows[0].E2E, unit)
+	}
+}

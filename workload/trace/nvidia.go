@@ -18,7 +18,7 @@ var aiperfFormat = &format{
 
 // aiperfMetadata is the part of a record about when and what.
 type aiperfMetadata struct {
-	start, end             Optional[instant]
+	start                  Optional[instant]
 	correlation, requestID string
 	conversation, phase    string
 	turn                   Optional[int]
