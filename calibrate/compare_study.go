@@ -72,12 +72,12 @@ func (b Bands) MarshalJSON() ([]byte, error) {
 }
 
 // CompareStudy simulates every phase of the study under repeat seeds, from the
-// phase's own on, and sets the results beside what was measured. profile is
-// asked for the profile of each scenario. done is called after each run.
+// phase's own on, and sets the results beside what was measured; a phase that
+// continues the one before does so under each seed. profile is asked for the
+// profile of each scenario. done is called after each run.
 func CompareStudy(ctx context.Context, study *scenario.Study, profile func(*scenario.Scenario) (*model.Profile, error), repeat, workers int, done func()) (*StudyComparison, error) {
 	c := &StudyComparison{Study: study.Name, Seeds: repeat}
-	var setups []sim.Setup
-	var usable []int
+	own := make([]sim.Setup, len(study.Phases)) // under the phases' own seeds
 	for i := range study.Phases {
 		ph := &study.Phases[i]
 		p, err := profile(ph.Scenario)
@@ -88,23 +88,44 @@ func CompareStudy(ctx context.Context, study *scenario.Study, profile func(*scen
 		if err != nil {
 			return nil, err
 		}
-		c.Profile, usable = p.Name, append(usable, limits.Blocks-1)
-		for seed := range uint64(repeat) {
-			setups = append(setups, sim.Setup{Phase: ph.Name, Scenario: ph.Scenario, Profile: p, Policy: ph.Policy, Seed: ph.Scenario.Seed + seed})
-		}
+		c.Profile = p.Name
+		own[i] = sim.Setup{Phase: ph.Name, Scenario: ph.Scenario, Profile: p, Policy: ph.Policy, Seed: ph.Scenario.Seed, Continue: ph.Continue}
+		c.Phases = append(c.Phases, PhaseComparison{Phase: ph.Name, Measured: ph.Measured, UsableBlocks: limits.Blocks - 1})
 	}
+	setups, phaseOf := underSeeds(own, repeat)
 	runs, err := sim.RunAll(ctx, setups, workers, done)
 	if err != nil {
 		return nil, err
 	}
-	for i := range study.Phases {
-		own := runs[i*repeat : (i+1)*repeat]
-		c.Phases = append(c.Phases, PhaseComparison{
-			Phase: study.Phases[i].Name, Measured: study.Phases[i].Measured,
-			Simulated: own[0], Band: bandsOf(own), UsableBlocks: usable[i], Runs: own,
-		})
+	for i, run := range runs {
+		p := &c.Phases[phaseOf[i]]
+		p.Runs = append(p.Runs, run)
+	}
+	for i := range c.Phases {
+		p := &c.Phases[i]
+		p.Simulated, p.Band = p.Runs[0], bandsOf(p.Runs)
 	}
 	return c, nil
+}
+
+// underSeeds repeats setups under further seeds, a setup together with those
+// that continue it, and says which of them each of the results is.
+func underSeeds(own []sim.Setup, repeat int) (setups []sim.Setup, of []int) {
+	for first := 0; first < len(own); {
+		end := first + 1
+		for end < len(own) && own[end].Continue {
+			end++
+		}
+		for seed := range uint64(repeat) {
+			for i := first; i < end; i++ {
+				s := own[i]
+				s.Seed += seed
+				setups, of = append(setups, s), append(of, i)
+			}
+		}
+		first = end
+	}
+	return setups, of
 }
 
 // bandsOf are the bands of every metric that some run has.

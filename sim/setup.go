@@ -20,6 +20,10 @@ type Setup struct {
 	Profile  *model.Profile
 	Policy   string
 	Seed     uint64
+	// Continue goes on with the cluster as the setup before it in RunAll's list
+	// has left it: caches, the gateway's index and the clock. The scenario's start
+	// state then does not count.
+	Continue bool
 	// Stepwise simulates every engine step by itself, slower and with the same
 	// records: the reference that skipping over steady steps is held to.
 	Stepwise bool
