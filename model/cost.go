@@ -1,24 +1,51 @@
 package model
 
-import "fleetsim/simtime"
+import (
+	"fleetsim/simtime"
+)
 
-// A CostModel gives the duration of one engine step from the work in it. It is
-// additive:
+// A CostModel gives the duration of one engine step from the work in it, and
+// how long the host is busy launching it. docs/calibration.md has the
+// measurements behind each term.
 //
-//	base + PerDecode·decodes + PerDecodeContext·Σcontext
-//	     + PrefillStep (if the step holds prefill tokens)
-//	     + PerPrefillToken·tokens + PerPrefillTokenContext·Σ(tokens·context)
+// A step that only decodes n sequences replays a CUDA graph and takes
+//
+//	Decode[n-1] + PerDecodeContext·tokens
+//
+// where tokens are those that the sequences attend to, each KV block counted
+// once however many sequences share it: it is read from memory once and then
+// found in the GPU's L2 cache. A step that holds prompt tokens takes
+//
+//	Base + PerPrefillToken·n + PerLongToken·max(n-LongTokens, 0)
+//	     + PerPrefillTokenContext·Σ(prompt tokens·context) + PerDecodeContext·tokens
+//
+// where n counts prompt tokens and decoding sequences alike.
 //
 // Decode coefficients are whole ticks, so that a run of decode steps sums
 // exactly in integers. Prefill coefficients, which enter a step once, are kept
 // in femtoseconds and rounded to ticks per step.
 type CostModel struct {
-	Base                   simtime.Time // every step: weights read, kernel launches, sampling
-	PerDecode              simtime.Time // each decoding sequence
-	PerDecodeContext       simtime.Time // each context token of each decoding sequence
-	PrefillStep            simtime.Time // extra of a step that holds any prefill token
-	PerPrefillToken        int64        // fs, each prefill token
-	PerPrefillTokenContext int64        // fs, each pair of a prefill token and a token that it attends to
+	// Decode is by the number of sequences: the GPU's matrix kernels are chosen
+	// by it, and a batch of 1 can take longer than one of 8. Beyond its end a
+	// sequence adds PerDecode; an empty table begins at Base.
+	Decode           []simtime.Time
+	PerDecode        simtime.Time
+	PerDecodeContext simtime.Time
+
+	Base                   simtime.Time
+	PerPrefillToken        int64 // fs
+	PerLongToken           int64 // fs; what each token beyond LongTokens takes more than PerPrefillToken
+	LongTokens             int64
+	PerPrefillTokenContext int64 // fs, each pair of a prompt token and a token that it attends to
+
+	// Launch is how long the host takes to launch a step that holds prompt
+	// tokens, kernel by kernel since no CUDA graph fits it. Meanwhile it takes no
+	// results and schedules nothing, and the step cannot end.
+	Launch simtime.Time
+	// LaunchLag is the part of such a step, in thousandths, that must have run
+	// before its last kernel can be launched: the queue to the GPU is bounded. 0
+	// is no bound.
+	LaunchLag int64
 }
 
 // femtosPerTick converts femtoseconds to ticks.
@@ -27,7 +54,7 @@ const femtosPerTick = 10_000
 // Work is what one step computes.
 type Work struct {
 	Decodes        int   // sequences that decode one token
-	DecodeContext  int64 // tokens they attend to, summed
+	DecodeContext  int64 // distinct tokens they attend to
 	PrefillTokens  int64 // prompt tokens
 	PrefillContext int64 // for each prompt token the tokens before it, summed
 }
@@ -38,7 +65,8 @@ func (w *Work) AddPrefill(start, n int) {
 	w.PrefillContext += int64(n)*int64(start) + int64(n)*int64(n-1)/2
 }
 
-// AddDecode adds one decoding sequence that attends to context tokens.
+// AddDecode adds one decoding sequence that attends to context tokens which no
+// other sequence of the step does.
 func (w *Work) AddDecode(context int) {
 	w.Decodes++
 	w.DecodeContext += int64(context)
@@ -46,10 +74,39 @@ func (w *Work) AddDecode(context int) {
 
 // Step is the duration of a step that does w.
 func (c *CostModel) Step(w Work) simtime.Time {
-	t := c.Base + simtime.Time(w.Decodes)*c.PerDecode + simtime.Time(w.DecodeContext)*c.PerDecodeContext
-	if w.PrefillTokens > 0 {
-		fs := w.PrefillTokens*c.PerPrefillToken + w.PrefillContext*c.PerPrefillTokenContext
-		t += c.PrefillStep + simtime.Time((fs+femtosPerTick/2)/femtosPerTick)
+	t := simtime.Time(w.DecodeContext) * c.PerDecodeContext
+	if w.PrefillTokens == 0 {
+		return t + c.decode(w.Decodes)
 	}
-	return t
+	n := w.PrefillTokens + int64(w.Decodes)
+	fs := n*c.PerPrefillToken + max(n-c.LongTokens, 0)*c.PerLongToken + w.PrefillContext*c.PerPrefillTokenContext
+	return t + c.Base + simtime.Time((fs+femtosPerTick/2)/femtosPerTick)
+}
+
+// decode is the duration of a step in which n sequences decode, without what
+// their contexts add.
+func (c *CostModel) decode(n int) simtime.Time {
+	listed := len(c.Decode)
+	switch {
+	case n == 0:
+		return c.Base
+	case n <= listed:
+		return c.Decode[n-1]
+	case listed == 0:
+		return c.Base + simtime.Time(n)*c.PerDecode
+	}
+	return c.Decode[listed-1] + simtime.Time(n-listed)*c.PerDecode
+}
+
+// launched is when the host has launched a step that does w and is scheduled
+// at now, given when the GPU starts and ends it.
+func (c *CostModel) launched(w Work, now, start, end simtime.Time) simtime.Time {
+	if w.PrefillTokens == 0 {
+		return now
+	}
+	free := now + c.Launch
+	if c.LaunchLag > 0 {
+		free = max(free, start+(end-start)/1000*simtime.Time(c.LaunchLag))
+	}
+	return free
 }

@@ -28,10 +28,12 @@ type Seq struct {
 	Prompt int      // prompt tokens, at least 1
 	Output int      // output tokens to generate, at least 1
 	Hashes []uint64 // chained hash of each full block of the prompt and its answer
+	Hidden int      // leading output tokens without visible content, such as part of a character
 
 	Queued      simtime.Time // reached the engine
 	Scheduled   simtime.Time // first admitted to the running batch; Never before
 	First       simtime.Time // first output token; Never before
+	Shown       simtime.Time // first output token with visible content; Never before
 	Last        simtime.Time // latest output token
 	Outputs     int          // output tokens so far
 	Cached      int          // prompt tokens taken from the cache at the first admission
@@ -69,8 +71,8 @@ func (s *Seq) known() int { return s.Prompt + s.Outputs }
 
 // reset prepares s for a run in an engine, keeping its storage.
 func (s *Seq) reset(now simtime.Time) {
-	*s = Seq{ID: s.ID, Owner: s.Owner, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes,
-		Queued: now, Scheduled: simtime.Never, First: simtime.Never,
+	*s = Seq{ID: s.ID, Owner: s.Owner, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes, Hidden: s.Hidden,
+		Queued: now, Scheduled: simtime.Never, First: simtime.Never, Shown: simtime.Never,
 		target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
 }
 
@@ -125,6 +127,7 @@ func (e *engine) attention() int { return e.StateGroups }
 // schedule forms the next batch in st and reports whether it holds anything.
 func (e *engine) schedule(now simtime.Time, st *step) bool {
 	st.items, st.work = st.items[:0], Work{}
+	e.pool.newStep()
 	e.freshStates = e.freshStates[:0]
 	budget, preempted := e.scheduleRunning(st)
 	if !preempted {
@@ -244,7 +247,7 @@ func (e *engine) count(s *Seq, hit int) {
 func (e *engine) add(st *step, s *Seq, n int) {
 	decode := s.computed >= s.target
 	if decode {
-		st.work.AddDecode(s.computed + n)
+		e.addDecode(&st.work, s, s.computed+n)
 	} else {
 		st.work.AddPrefill(s.computed, n)
 	}
@@ -254,6 +257,17 @@ func (e *engine) add(st *step, s *Seq, n int) {
 		s.scheduled++
 	}
 	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, emits: emits})
+}
+
+// addDecode adds to w a sequence that decodes with context tokens, without the
+// blocks that another sequence has brought into the step: they are read once.
+func (e *engine) addDecode(w *Work, s *Seq, context int) {
+	for _, id := range s.attn[:s.cached] { // only registered blocks can be shared
+		if e.pool.readAgain(id) {
+			context -= e.BlockTokens
+		}
+	}
+	w.AddDecode(context)
 }
 
 // lookup finds the longest cached prefix of a waiting sequence, in tokens, and
@@ -481,6 +495,9 @@ func (e *engine) finish(st *step, done func(*Seq)) {
 		if s.Outputs++; s.Outputs == 1 {
 			s.First = st.end
 			e.stats.PromptTokens += int64(s.Prompt)
+		}
+		if s.Outputs == s.Hidden+1 {
+			s.Shown = st.end
 		}
 		s.Last = st.end
 		e.stats.OutputTokens++

@@ -25,9 +25,10 @@ func (r *Replica) plan() {
 	}
 	steps := int(^uint(0) >> 1)
 	var w Work
+	r.engine.pool.newStep()
 	for _, s := range r.engine.running {
 		steps = min(steps, r.engine.quiet(s))
-		w.AddDecode(s.computed + 1)
+		r.engine.addDecode(&w, s, s.computed+1)
 	}
 	if steps <= 0 {
 		return
@@ -38,7 +39,7 @@ func (r *Replica) plan() {
 }
 
 // steady reports whether the pipeline is full of steps that each decode one
-// token of every running sequence, none of them the first, and the scheduler
+// token of every running sequence, none of them the first to be seen, and the scheduler
 // would look at no waiting one.
 func (r *Replica) steady() bool {
 	e := r.engine
@@ -52,7 +53,7 @@ func (r *Replica) steady() bool {
 			return false
 		}
 		for _, it := range st.items {
-			if it.seq.state != running || it.epoch != it.seq.epoch || it.seq.Outputs == 0 {
+			if it.seq.state != running || it.epoch != it.seq.epoch || it.seq.Outputs <= it.seq.Hidden {
 				return false
 			}
 		}

@@ -51,6 +51,8 @@ type client struct {
 	live     int // planned and not ended
 	inFlight int // sent and not ended
 	cancel   *rand.Rand
+	hide     *rand.Rand
+	hidden   []bool             // families whose answers begin with a token that shows nothing
 	retrier  *admission.Retrier // nil: what is refused stays refused
 	jitter   *rand.Rand
 	free     []*request // for reuse
@@ -75,6 +77,10 @@ func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, e
 	c.prompts = workload.NewGenerator(shape(p), p.Families, base, random.Stream(s.Seed, "prompts"))
 	if c.order = p.FamilyOrder; len(c.order) == 0 && p.Families > 0 && w.Requests > 0 {
 		c.order = workload.Order(w.Requests, p.Families, p.HotFraction, random.Stream(s.Seed, "families"))
+	}
+	c.hide = random.Stream(s.Seed, "hidden")
+	for range p.Families {
+		c.hidden = append(c.hidden, c.hide.Float64() < w.HiddenFirst)
 	}
 	if w.Cancel.Fraction > 0 {
 		c.cancel = random.Stream(s.Seed, "cancel")
@@ -123,11 +129,28 @@ func (c *client) next(at simtime.Time, lane int) *request {
 	*r = request{seq: r.seq, lane: lane, tenant: tenant, serial: c.serial + i,
 		prompt: r.prompt[:0], decision: router.Decision{Pod: -1}}
 	r.seq.Prompt, r.seq.Outputs, r.seq.Cached = 0, 0, 0
-	r.seq.Scheduled, r.seq.First = simtime.Never, simtime.Never
+	r.seq.Scheduled, r.seq.First, r.seq.Shown = simtime.Never, simtime.Never, simtime.Never
+	r.seq.Hidden = c.hiddenTokens(family)
 	r.prompt = c.prompts.Prompt(r.prompt, family, r.serial, repeat)
 	r.cancels = c.cancel != nil && c.cancel.Float64() < c.w.Cancel.Fraction
 	r.Request = workload.Request{Index: i, At: at, Tenant: name, Family: family, Prompt: r.prompt, Output: output}
 	return r
+}
+
+// hiddenTokens is the number of output tokens before visible content in the
+// answer to a prompt of the family: the beginning of an answer depends on the
+// document, where there is one.
+func (c *client) hiddenTokens(family int) int {
+	hides := false
+	if family >= 0 {
+		hides = c.hidden[family]
+	} else if c.w.HiddenFirst > 0 {
+		hides = c.hide.Float64() < c.w.HiddenFirst
+	}
+	if hides {
+		return 1
+	}
+	return 0
 }
 
 func (c *client) family(i int) int {

@@ -77,8 +77,8 @@ func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
 	if s.Scheduled != simtime.Never {
 		out.QueueSeconds = seconds(s.Scheduled - s.Queued)
 	}
-	if s.First != simtime.Never {
-		out.TTFT = seconds(s.First + rc.overhead - q.sent)
+	if s.Shown != simtime.Never {
+		out.TTFT = seconds(s.Shown + rc.overhead - q.sent)
 		out.TPOT = record.TPOT(out.TTFT, seconds(s.Last+rc.overhead-q.sent), out.OutputTokens)
 	}
 }

@@ -187,6 +187,7 @@ func (r *run) stepEnd(rep *replica) {
 	if rep.expected != r.now {
 		return
 	}
+	rep.expected = simtime.Never // the next may be due at this very instant
 	rep.Advance(func(s *model.Seq) {
 		q := s.Owner.(*request)
 		q.inEngine = false

@@ -1,17 +1,14 @@
-// Package profiles holds the calibrated GPU and model profiles and reads
-// profile files.
+// Package profiles holds the calibrated GPU and model profiles and reads and
+// writes profile files.
 package profiles
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"os"
-	"path"
-	"sort"
+	"path/filepath"
+	"slices"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 
 	"fleetsim/model"
 )
@@ -19,106 +16,65 @@ import (
 //go:embed *.toml
 var builtin embed.FS
 
-// file is a profile as written.
-type file struct {
-	Name        string                    `toml:"name"`
-	Description string                    `toml:"description"`
-	Engine      limits                    `toml:"engine"`
-	Cost        map[string]model.Quantity `toml:"cost"`
-	Overhead    map[string]model.Quantity `toml:"overhead"`
-	Range       model.Range               `toml:"range"`
-}
-
-type limits struct {
-	MaxModelLen        int  `toml:"max_model_len"`
-	MaxNumSeqs         int  `toml:"max_num_seqs"`
-	MaxBatchedTokens   int  `toml:"max_num_batched_tokens"`
-	LongPrefillTokens  int  `toml:"long_prefill_token_threshold"`
-	BlockTokens        int  `toml:"block_tokens"`
-	Blocks             int  `toml:"blocks"`
-	StateGroups        int  `toml:"state_groups"`
-	PrefixCaching      bool `toml:"prefix_caching"`
-	AsyncScheduling    bool `toml:"async_scheduling"`
-	CountStatsAtLookup bool `toml:"count_stats_at_lookup"`
-}
+const extension = ".toml"
 
 // Names lists the built-in profiles in order.
 func Names() []string {
 	entries, _ := builtin.ReadDir(".") // reading an embedded root cannot fail
 	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".toml"))
+		names = append(names, strings.TrimSuffix(e.Name(), extension))
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names
 }
 
 // Load returns the built-in profile of that name or, if the name ends in
-// ".toml", reads that file.
+// ".toml", reads that file. Its errors are those of Parse.
 func Load(name string) (*model.Profile, error) {
-	if strings.HasSuffix(name, ".toml") {
+	f, err := read(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	return f.profile()
+}
+
+// Parse reads a profile from data. name is its file: messages begin with it,
+// and a parent that is a file is looked for beside it. It reports every problem
+// that it finds, a line each.
+func Parse(name string, data []byte) (*model.Profile, error) {
+	f, err := parse(name, data, nil)
+	if err != nil {
+		return nil, err
+	}
+	return f.profile()
+}
+
+// read reads the profile of that name with its parents; heirs are those that
+// asked for it.
+func read(name string, heirs []string) (*file, error) {
+	if slices.Contains(heirs, name) {
+		return nil, fmt.Errorf("%s inherits from itself: %s", name, strings.Join(append(heirs, name), " → "))
+	}
+	if strings.HasSuffix(name, extension) {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		return Parse(name, data)
+		return parse(name, data, append(heirs, name))
 	}
-	data, err := builtin.ReadFile(path.Base(name) + ".toml")
+	data, err := builtin.ReadFile(name + extension)
 	if err != nil {
-		return nil, fmt.Errorf("unknown profile %q: built in are %s; a file's name ends in .toml",
-			name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("unknown profile %q: built in are %s; a file's name ends in %s",
+			name, strings.Join(Names(), ", "), extension)
 	}
-	return Parse(name+".toml", data)
+	return parse(name+extension, data, append(heirs, name))
 }
 
-// Parse reads a profile from data; name is used in messages. It reports every
-// problem it finds.
-func Parse(name string, data []byte) (*model.Profile, error) {
-	var f file
-	meta, err := toml.Decode(string(data), &f)
-	if err != nil {
-		var syntax toml.ParseError
-		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
-		}
-		return nil, fmt.Errorf("%s: %w", name, err)
+// beside is the name of a parent as the file of its heir says it.
+func beside(heir, parent string) string {
+	if !strings.HasSuffix(parent, extension) || filepath.IsAbs(parent) {
+		return parent
 	}
-	var problems []error
-	bad := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf(name+": "+format, args...))
-	}
-	for _, key := range meta.Undecoded() {
-		bad("unknown key %s", key)
-	}
-	p := &model.Profile{Name: f.Name, Description: f.Description, Limits: model.Limits(f.Engine), Range: f.Range}
-	if err := p.Limits.Validate(); err != nil {
-		bad("engine: %v", err)
-	}
-	for _, c := range model.CoefficientNames {
-		q, ok := f.quantity(c)
-		if !ok {
-			bad("%s is missing", c)
-			continue
-		}
-		q.Name = c
-		if err := p.SetCoefficient(c, q.Value); err != nil {
-			bad("%v", err)
-		}
-		p.Coefficients = append(p.Coefficients, q)
-	}
-	if f.Name == "" {
-		bad("name is missing")
-	}
-	return p, errors.Join(problems...)
-}
-
-// quantity finds a coefficient in the tables of the file: the overheads have
-// one of their own.
-func (f *file) quantity(name string) (model.Quantity, bool) {
-	table := f.Cost
-	if side, ok := strings.CutSuffix(name, "_overhead"); ok {
-		name, table = side, f.Overhead
-	}
-	q, ok := table[name]
-	return q, ok
+	return filepath.Join(filepath.Dir(heir), parent)
 }

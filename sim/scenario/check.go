@@ -180,6 +180,7 @@ func (c *checker) workload(w *Workload) {
 	c.count("workload.requests", w.Requests, 0, maxRequests)
 	c.count("workload.output_tokens", w.Output, 1, maxTokens)
 	c.count("workload.in_flight_cap", w.InFlightCap, 0, maxRequests)
+	c.number("workload.hidden_first_share", w.HiddenFirst, 0, 1)
 	c.load(w)
 	c.prompt(w)
 	c.tenants(w.Tenants)

@@ -55,9 +55,10 @@ type ModelOverrides struct {
 // Workload is the load. Exactly one of Arrivals and ClosedLoop is present,
 // or Trace.
 type Workload struct {
-	Requests    int         `toml:"requests"`      // planned arrivals; 0: as many as the stages hold
-	Output      int         `toml:"output_tokens"` // at least 1
-	InFlightCap int         `toml:"in_flight_cap"` // arrivals beyond it are dropped; 0: none
+	Requests    int         `toml:"requests"`           // planned arrivals; 0: as many as the stages hold
+	Output      int         `toml:"output_tokens"`      // at least 1
+	InFlightCap int         `toml:"in_flight_cap"`      // arrivals beyond it are dropped; 0: none
+	HiddenFirst float64     `toml:"hidden_first_share"` // share of the families (without families: of the requests) whose first output token has no visible content
 	Arrivals    *Arrivals   `toml:"arrivals"`
 	ClosedLoop  *ClosedLoop `toml:"closed_loop"`
 	Prompt      Prompt      `toml:"prompt"`
