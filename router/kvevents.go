@@ -39,6 +39,8 @@ type KVEventSink interface {
 	BlockRemoved(now simtime.Time, e *BlockRemoved)
 	// AllBlocksCleared says that a pod's engine has emptied its cache.
 	AllBlocksCleared(now simtime.Time, pod int)
+	// HearsKVEvents reports whether events have any effect as the policy is set.
+	HearsKVEvents() bool
 }
 
 // A BlockHasher is a prompt whose blocks can be hashed under any parent. Text

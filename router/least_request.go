@@ -43,3 +43,6 @@ func appendLeastRunning(dst []int, pods []Pod) []int {
 	}
 	return dst
 }
+
+// ReadsMetrics is false: least-request goes by the gateway's own counts.
+func (*leastRequest) ReadsMetrics() bool { return false }

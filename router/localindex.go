@@ -369,3 +369,23 @@ func (x *localIndex) stats(now simtime.Time) IndexStats {
 		Expired: x.expired,
 	}
 }
+
+func (x *localIndex) eachHolding(now simtime.Time, f func(hash uint64, pod int)) {
+	x.sweep(now)
+	for e := x.newest; e != noEntry; e = x.entries[e].older {
+		for h := &x.entries[e].holding; ; h = &x.spill[h.next] {
+			for pods := h.pods; pods != 0; pods &= pods - 1 {
+				f(x.entries[e].hash, 64*int(h.word)+bits.TrailingZeros64(pods))
+			}
+			if h.next == noEntry {
+				break
+			}
+		}
+	}
+}
+
+func (x *localIndex) lists(model string, hash uint64, pod int) bool {
+	id, known := x.models[model]
+	e := x.table.get(hash)
+	return known && e != noEntry && x.holders(e, id, uint32(pod/64))&(1<<(pod%64)) != 0
+}

@@ -184,3 +184,32 @@ func eachPart[T any](m *multiStrategy, f func(T)) {
 		}
 	}
 }
+
+// ReadsMetrics reports whether one of the strategies does.
+func (m *multiStrategy) ReadsMetrics() bool {
+	for _, part := range m.parts {
+		if readsMetrics(part.Policy) {
+			return true
+		}
+	}
+	return false
+}
+
+// HearsKVEvents reports whether one of the strategies does.
+func (m *multiStrategy) HearsKVEvents() bool {
+	for _, part := range m.parts {
+		if hearsKVEvents(part.Policy) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *multiStrategy) auditor() IndexAuditor {
+	for _, part := range m.parts {
+		if a, ok := part.Policy.(IndexAuditor); ok {
+			return a
+		}
+	}
+	return nil
+}

@@ -366,3 +366,16 @@ func (p *pdPolicy) Remember(now simtime.Time, req *Request, pod int) {
 
 // PodRemoved takes the pod out of the index where the index does that.
 func (p *pdPolicy) PodRemoved(pod int) { p.prefix.PodRemoved(pod) }
+
+// IndexScheme is how the index cuts prompts.
+func (p *pdPolicy) IndexScheme() IndexScheme { return p.prefix.IndexScheme() }
+
+// EachHolding calls f for each block and prefill pod of the index.
+func (p *pdPolicy) EachHolding(now simtime.Time, f func(hash uint64, pod int)) {
+	p.prefix.EachHolding(now, f)
+}
+
+// Lists reports whether the index lists the pod for the block.
+func (p *pdPolicy) Lists(model string, hash uint64, pod int) bool {
+	return p.prefix.Lists(model, hash, pod)
+}

@@ -72,3 +72,6 @@ func (p *powerOfTwo) count(now simtime.Time, key po2Key) po2Count {
 	}
 	return po2Count{expires: simtime.Never}
 }
+
+// ReadsMetrics is false: power-of-two goes by its own counts.
+func (*powerOfTwo) ReadsMetrics() bool { return false }

@@ -44,6 +44,8 @@ type prefixIndex interface {
 	add(now simtime.Time, model string, hashes []uint64, pod int)
 	podRemoved(pod int)
 	stats(now simtime.Time) IndexStats
+	eachHolding(now simtime.Time, f func(hash uint64, pod int))
+	lists(model string, hash uint64, pod int) bool
 }
 
 // noMatch tells a pod that is not listed from one whose share rounds down to 0.
@@ -245,4 +247,26 @@ func (p *prefixCache) LowerIsBetter() bool { return false }
 // Routed adds the prompt that was last scored to the index.
 func (p *prefixCache) Routed(now simtime.Time, req *Request, pods []Pod, chosen int) {
 	p.index.add(now, req.Model, p.hashes, pods[chosen].ID)
+}
+
+// ReadsMetrics is false: prefix-cache goes by its index and the gateway's own
+// counts.
+func (*prefixCache) ReadsMetrics() bool { return false }
+
+// HearsKVEvents reports whether the index is the one that events feed.
+func (p *prefixCache) HearsKVEvents() bool { return p.synced != nil }
+
+// IndexScheme is how the index cuts prompts.
+func (p *prefixCache) IndexScheme() IndexScheme {
+	return IndexScheme{p.settings.HashSeed, p.block, p.unit}
+}
+
+// EachHolding calls f for each block and pod of the index.
+func (p *prefixCache) EachHolding(now simtime.Time, f func(hash uint64, pod int)) {
+	p.index.eachHolding(now, f)
+}
+
+// Lists reports whether the index lists the pod for the block.
+func (p *prefixCache) Lists(model string, hash uint64, pod int) bool {
+	return p.index.lists(model, hash, pod)
 }

@@ -311,3 +311,6 @@ func (g *prebleGPU) quadraticAttention(t int) float64 {
 func polynomial(coefficients [3]float64, x float64) float64 {
 	return coefficients[0] + coefficients[1]*x + coefficients[2]*math.Pow(x, 2)
 }
+
+// ReadsMetrics is false: preble goes by its own tree.
+func (*preble) ReadsMetrics() bool { return false }

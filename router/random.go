@@ -25,3 +25,6 @@ func draw(rng *rand.Rand, candidates []int) int {
 	}
 	return candidates[rng.IntN(len(candidates))]
 }
+
+// ReadsMetrics is false.
+func (randomPolicy) ReadsMetrics() bool { return false }

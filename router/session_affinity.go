@@ -64,3 +64,6 @@ func (p *sessionAffinity) Routed(_ simtime.Time, req *Request, pods []Pod, chose
 		p.pods[req.Session] = pods[chosen].ID
 	}
 }
+
+// ReadsMetrics is false.
+func (*sessionAffinity) ReadsMetrics() bool { return false }

@@ -195,3 +195,6 @@ func promptTokens(req *Request) int {
 	}
 	return req.Prompt.Len(workload.Tokens)
 }
+
+// ReadsMetrics is false: the slo policies go by their own ledger.
+func (*sloPolicy) ReadsMetrics() bool { return false }

@@ -273,3 +273,21 @@ func (x *syncIndex) stats(now simtime.Time) IndexStats {
 	}
 	return s
 }
+
+func (x *syncIndex) eachHolding(now simtime.Time, f func(hash uint64, pod int)) {
+	x.sweep(now)
+	for _, c := range x.contexts {
+		for hash, set := range c.holders {
+			for w, pods := range set {
+				for ; pods != 0; pods &= pods - 1 {
+					f(hash, 64*w+bits.TrailingZeros64(pods))
+				}
+			}
+		}
+	}
+}
+
+func (x *syncIndex) lists(model string, hash uint64, pod int) bool {
+	c := x.contexts[model]
+	return c != nil && c.holders[hash].has(pod)
+}
