@@ -12,6 +12,7 @@ type blockPool struct {
 	free   int // length of the free queue
 	cached []map[uint64]int32
 	evicts int64
+	log    *cacheLog // nil: nobody watches
 	step   int64 // number of the step being formed
 }
 
@@ -71,6 +72,7 @@ func (p *blockPool) take() int32 {
 	if p.blocks[id].hashed {
 		p.uncache(id)
 		p.evicts++
+		p.log.removed(int(p.blocks[id].group), p.blocks[id].hash)
 	}
 	p.blocks[id].ref = 1
 	return id

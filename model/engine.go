@@ -446,6 +446,7 @@ func (e *engine) register(s *Seq, full int) {
 	for i := s.cached; i < full; i++ {
 		e.pool.cache(s.attn[i], e.attention(), s.Hashes[i])
 	}
+	e.pool.log.stored(s, s.cached, full)
 	s.cached = full
 }
 

@@ -25,6 +25,7 @@ type Profile struct {
 	// the order of CompareCoefficients.
 	Coefficients []Quantity
 	Range        Range
+	Noise        Noise
 }
 
 // A Quantity is a figure of a profile with its provenance.
@@ -190,9 +191,15 @@ func UnitOf(name string) (string, error) {
 	return c.unit, err
 }
 
-// Validate reports a decode table with holes: from decode_1 on every entry up
-// to the last must have a value.
+// Validate reports noise out of range, and a decode table with holes: from
+// decode_1 on every entry up to the last must have a value.
 func (p *Profile) Validate() error {
+	if n := p.Noise; !(n.StepSD >= 0 && n.StepSD <= 0.2 && n.ReplicaSD >= 0 && n.ReplicaSD <= 0.2) {
+		return fmt.Errorf("noise: step_sd = %v, replica_sd = %v: allowed is 0 to 0.2", n.StepSD, n.ReplicaSD)
+	}
+	if c := p.Noise.StepCorrelation; !(c >= 0 && c < 1) {
+		return fmt.Errorf("noise: step_correlation = %v: allowed is 0 up to but not 1", c)
+	}
 	for i, t := range p.Cost.Decode {
 		if t == 0 {
 			return fmt.Errorf("decode_%d is missing: the table goes from decode_1 to decode_%d", i+1, len(p.Cost.Decode))

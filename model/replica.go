@@ -12,6 +12,7 @@ type Replica struct {
 	engine *engine
 	cost   CostModel
 	slow   Ratio
+	jitter *jitter
 
 	steps    []step // ring of scheduled steps, oldest at first
 	first    int
@@ -142,6 +143,7 @@ func (r *Replica) Advance(done func(*Seq)) {
 // and looks how many after them need no looking at.
 func (r *Replica) fill(now simtime.Time) {
 	r.schedule(now)
+	r.publish(now)
 	r.plan()
 }
 
@@ -157,7 +159,7 @@ func (r *Replica) schedule(now simtime.Time) {
 			return
 		}
 		start := max(now, r.lastEnd)
-		end := start + r.slow.of(r.cost.Step(st.work))
+		end := start + r.jitter.of(r.slow.of(r.cost.Step(st.work)))
 		r.hostFree = r.cost.launched(st.work, now, start, end)
 		st.end = max(end, r.hostFree)
 		r.lastEnd = st.end
@@ -213,21 +215,31 @@ func (r *Replica) Unfinished(f func(*Seq)) {
 
 // ResetPrefixCache forgets all cached content and reports true, or, while any
 // block is held, changes nothing and reports false (POST /reset_prefix_cache).
-func (r *Replica) ResetPrefixCache() bool { return r.engine.pool.reset() }
+func (r *Replica) ResetPrefixCache(now simtime.Time) bool {
+	if !r.engine.pool.reset() {
+		return false
+	}
+	if l := r.engine.pool.log; l != nil {
+		l.watch(now, []CacheEvent{{Cleared: true}})
+	}
+	return true
+}
 
 // Prime leaves the cache as if a request with these block hashes and prompt
 // length had been served alone: its blocks cached and idle, its states where
-// its chunks ended. Statistics and gauges are as before. The replica must be
+// its chunks ended. Statistics and gauges are as before, and a watcher hears of
+// nothing. The replica must be
 // idle.
 func (r *Replica) Prime(prompt int, hashes []uint64) {
 	s := &Seq{Prompt: prompt, Output: 1, Hashes: hashes}
 	s.reset(0)
-	stats := r.engine.stats
+	stats, log := r.engine.stats, r.engine.pool.log
+	r.engine.pool.log = nil
 	r.engine.waiting.pushBack(s)
 	var st step
 	for s.state != ended {
 		r.engine.schedule(0, &st)
 		r.engine.finish(&st, func(*Seq) {})
 	}
-	r.engine.stats = stats
+	r.engine.stats, r.engine.pool.log = stats, log
 }

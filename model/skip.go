@@ -43,7 +43,7 @@ func (r *Replica) plan() {
 // would look at no waiting one.
 func (r *Replica) steady() bool {
 	e := r.engine
-	if r.inFlight < len(r.steps) || r.slow.Den != 0 || e.MaxBatchedTokens < len(e.running) ||
+	if r.inFlight < len(r.steps) || r.slow.Den != 0 || r.jitter != nil || e.MaxBatchedTokens < len(e.running) ||
 		e.waiting.len() > 0 && len(e.running) < e.MaxNumSeqs {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"fleetsim/model"
+	"fleetsim/random"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
 	"fleetsim/workload"
@@ -67,6 +68,11 @@ func (r *run) boot(rep *replica) {
 	}
 	rep.Replica = model.NewReplica(limits, r.Profile.Cost)
 	rep.SetSpeed(r.now, rep.speed)
+	if noise := r.Scenario.Model.Noise; noise != nil && *noise {
+		// An engine that is started again scatters anew.
+		stream := "noise " + rep.name + " " + strconv.FormatInt(int64(r.now), 10)
+		rep.SetNoise(r.Profile.Noise, random.Stream(r.Seed, stream))
+	}
 	if r.Stepwise {
 		rep.Stepwise()
 	}

@@ -22,6 +22,7 @@ type file struct {
 	Cost        map[string]model.Quantity `toml:"cost"`
 	Overhead    map[string]model.Quantity `toml:"overhead"`
 	Range       model.Range               `toml:"range"`
+	Noise       model.Noise               `toml:"noise"`
 
 	path     string
 	lines    map[string]int // of each key, by its dotted path
@@ -113,7 +114,7 @@ func (f *file) bad(key, format string, args ...any) error {
 
 // profile checks the file and makes a profile of it.
 func (f *file) profile() (*model.Profile, error) {
-	p := &model.Profile{Name: f.Name, Description: f.Description, Limits: model.Limits(f.Engine), Range: f.Range}
+	p := &model.Profile{Name: f.Name, Description: f.Description, Limits: model.Limits(f.Engine), Range: f.Range, Noise: f.Noise}
 	problems := f.problems
 	bad := func(key, format string, args ...any) {
 		problems = append(problems, f.bad(key, format, args...))
