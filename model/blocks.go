@@ -13,7 +13,7 @@ type blockPool struct {
 	cached []map[uint64]int32
 	evicts int64
 	log    *cacheLog // nil: nobody watches
-	step   int64 // number of the step being formed
+	step   int64     // number of the step being formed
 }
 
 // nullBlock stands where a sequence holds no block.

@@ -228,8 +228,7 @@ func (r *Replica) ResetPrefixCache(now simtime.Time) bool {
 // Prime leaves the cache as if a request with these block hashes and prompt
 // length had been served alone: its blocks cached and idle, its states where
 // its chunks ended. Statistics and gauges are as before, and a watcher hears of
-// nothing. The replica must be
-// idle.
+// nothing. The replica must be idle.
 func (r *Replica) Prime(prompt int, hashes []uint64) {
 	s := &Seq{Prompt: prompt, Output: 1, Hashes: hashes}
 	s.reset(0)
