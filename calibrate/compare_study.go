@@ -18,6 +18,10 @@ type StudyComparison struct {
 	Profile string            `json:"profile"`
 	Seeds   int               `json:"seeds"`
 	Phases  []PhaseComparison `json:"phases"`
+	// Pairs are the policies that ran on the same load, two by two.
+	Pairs []Pair `json:"pairs"`
+	// Rankings are the policies of each load, the best first.
+	Rankings []Ranking `json:"rankings"`
 }
 
 // A PhaseComparison is one phase, measured beside simulated.
@@ -26,10 +30,18 @@ type PhaseComparison struct {
 	Measured  *record.Phase `json:"measured"`
 	Simulated *record.Phase `json:"simulated"` // under the study's own seed
 	Band      Bands         `json:"band"`      // over the seeds
+	// Groups are the phase as a whole and then, if it has several, its tenants.
+	Groups []Group `json:"groups"`
+	// Warnings are what makes the two sides unlike, in words.
+	Warnings []string `json:"warnings"`
+	// Plan is the phase as it was simulated.
+	Plan scenario.Phase `json:"-"`
 	// UsableBlocks is the engine's KV pool without the null block: kv_usage 1.
 	UsableBlocks int `json:"-"`
 	// Runs are the simulated records of all seeds, the study's own first.
 	Runs []*record.Phase `json:"-"`
+
+	traces phaseTraces
 }
 
 // Bands are the 5-95% bands of the metrics, by name.
@@ -76,6 +88,17 @@ func (b Bands) MarshalJSON() ([]byte, error) {
 // continues the one before does so under each seed. profile is asked for the
 // profile of each scenario. done is called after each run.
 func CompareStudy(ctx context.Context, study *scenario.Study, profile func(*scenario.Scenario) (*model.Profile, error), repeat, workers int, done func()) (*StudyComparison, error) {
+	c, err := compareStudy(ctx, study, profile, repeat, workers, done, func(int, int, *sim.Setup) {})
+	if err != nil {
+		return nil, err
+	}
+	c.assess()
+	return c, nil
+}
+
+// compareStudy is CompareStudy without the assessment. It calls prepare with
+// each setup before it runs, by phase and number of the run.
+func compareStudy(ctx context.Context, study *scenario.Study, profile func(*scenario.Scenario) (*model.Profile, error), repeat, workers int, done func(), prepare func(phase, run int, s *sim.Setup)) (*StudyComparison, error) {
 	c := &StudyComparison{Study: study.Name, Seeds: repeat}
 	own := make([]sim.Setup, len(study.Phases)) // under the phases' own seeds
 	for i := range study.Phases {
@@ -90,9 +113,14 @@ func CompareStudy(ctx context.Context, study *scenario.Study, profile func(*scen
 		}
 		c.Profile = p.Name
 		own[i] = sim.Setup{Phase: ph.Name, Scenario: ph.Scenario, Profile: p, Policy: ph.Policy, Seed: ph.Scenario.Seed, Continue: ph.Continue}
-		c.Phases = append(c.Phases, PhaseComparison{Phase: ph.Name, Measured: ph.Measured, UsableBlocks: limits.Blocks - 1})
+		c.Phases = append(c.Phases, PhaseComparison{Phase: ph.Name, Measured: ph.Measured, UsableBlocks: limits.Blocks - 1, Plan: *ph})
 	}
 	setups, phaseOf := underSeeds(own, repeat)
+	prepared := make([]int, len(own))
+	for i, phase := range phaseOf {
+		prepare(phase, prepared[phase], &setups[i])
+		prepared[phase]++
+	}
 	runs, err := sim.RunAll(ctx, setups, workers, done)
 	if err != nil {
 		return nil, err
