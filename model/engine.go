@@ -29,6 +29,10 @@ type Seq struct {
 	Output int      // output tokens to generate, at least 1
 	Hashes []uint64 // chained hash of each full block of the prompt and its answer
 	Hidden int      // leading output tokens without visible content, such as part of a character
+	// Received is how many leading prompt tokens have their KV from another
+	// engine: they take blocks, but are not computed unless the sequence is
+	// preempted. The last prompt token always is.
+	Received int
 
 	Queued      simtime.Time // reached the engine
 	Scheduled   simtime.Time // first admitted to the running batch; Never before
@@ -71,7 +75,7 @@ func (s *Seq) known() int { return s.Prompt + s.Outputs }
 
 // reset prepares s for a run in an engine, keeping its storage.
 func (s *Seq) reset(now simtime.Time) {
-	*s = Seq{ID: s.ID, Owner: s.Owner, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes, Hidden: s.Hidden,
+	*s = Seq{ID: s.ID, Owner: s.Owner, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes, Hidden: s.Hidden, Received: s.Received,
 		Queued: now, Scheduled: simtime.Never, First: simtime.Never, Shown: simtime.Never,
 		target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
 }
@@ -216,8 +220,9 @@ func (e *engine) scheduleWaiting(now simtime.Time, st *step, budget int) {
 			e.count(s, hit)
 		}
 		s.target, s.junction = s.known(), junction
-		n := e.clip(s, hit, e.chunk(s.target-hit, budget))
-		if n == 0 || !e.admit(s, hit, n) {
+		start := max(hit, s.received())
+		n := e.clip(s, start, e.chunk(s.target-start, budget))
+		if n == 0 || !e.admit(s, hit, start, n) {
 			return
 		}
 		if !e.CountStatsAtLookup {
@@ -234,6 +239,14 @@ func (e *engine) scheduleWaiting(now simtime.Time, st *step, budget int) {
 	}
 }
 
+// received is how many of the tokens to compute another engine has computed.
+func (s *Seq) received() int {
+	if s.Preemptions > 0 {
+		return 0
+	}
+	return min(s.Received, s.Prompt-1)
+}
+
 // count adds a lookup to the prefix-cache statistics; those of preempted
 // sequences are kept apart by vLLM and not exported.
 func (e *engine) count(s *Seq, hit int) {
@@ -245,7 +258,8 @@ func (e *engine) count(s *Seq, hit int) {
 
 // add puts n tokens of s into the step.
 func (e *engine) add(st *step, s *Seq, n int) {
-	decode := s.computed >= s.target
+	// The last token of a prompt that was computed elsewhere is decoded.
+	decode := s.computed >= s.target || n == 1 && s.computed == s.received()
 	if decode {
 		e.addDecode(&st.work, s, s.computed+n)
 	} else {
@@ -302,9 +316,10 @@ func (e *engine) hasState(hash uint64) bool {
 	return true
 }
 
-// admit gives a waiting sequence its cached prefix of hit tokens and blocks
-// for n more, or changes nothing and reports false.
-func (e *engine) admit(s *Seq, hit, n int) bool {
+// admit gives a waiting sequence its cached prefix of hit tokens and blocks up to
+// n tokens beyond start, where computing begins, or changes nothing and reports
+// false.
+func (e *engine) admit(s *Seq, hit, start, n int) bool {
 	hits := hit / e.BlockTokens
 	if hits > 0 && e.isFresh(s.Hashes[hits-1]) {
 		return false // the state is written by this very step
@@ -325,8 +340,8 @@ func (e *engine) admit(s *Seq, hit, n int) bool {
 			e.pool.touch(st.blocks[g])
 		}
 	}
-	s.computed, s.processed, s.cached = hit, hit, hits
-	e.grow(s, hit+n)
+	s.computed, s.processed, s.cached = start, start, hits
+	e.grow(s, start+n)
 	return true
 }
 
