@@ -34,7 +34,8 @@ var (
 	strategies    = [...]string{"kpa", "apa", "hpa"}
 	metrics       = [...]string{"in_flight", "kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"}
 	distributions = [...]string{"constant", "uniform", "normal", "lognormal", "exponential"}
-	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow"}
+	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow", "cache_reset"}
+	extraMetrics  = [...]string{"cpu_cache_usage_perc", "engine_utilization", "gpu_busy_time_ratio", "gpu_cache_usage_perc"}
 )
 
 // A checker collects what is wrong with the values of a scenario beyond their
@@ -125,6 +126,7 @@ func (c *checker) scenario(sc *Scenario) {
 	}
 	c.policies(sc)
 	c.cluster(&sc.Cluster)
+	c.disaggregation(sc)
 	c.engine(&sc.Engine)
 	c.workload(&sc.Workload)
 	c.router(&sc.Router)

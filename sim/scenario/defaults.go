@@ -45,6 +45,9 @@ func span(t simtime.Time) Duration { return Duration{t} }
 // checks.
 func complete(sc *Scenario) {
 	sc.Cluster.Names = replicaNames(sc.Cluster)[:sc.Cluster.Replicas]
+	if pd := sc.Cluster.PD; pd != nil && pd.RoleSets == 0 {
+		pd.RoleSets = 1
+	}
 	if a := sc.Workload.Arrivals; a != nil {
 		if a.Process == "" {
 			a.Process = "constant"

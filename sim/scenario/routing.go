@@ -7,6 +7,7 @@ import (
 	"fleetsim/router"
 	"fleetsim/sim/autoscale"
 	"fleetsim/sim/scenario/strict"
+	"fleetsim/simtime"
 )
 
 // policies checks that the router can make every policy.
@@ -14,16 +15,19 @@ func (c *checker) policies(sc *Scenario) {
 	if len(sc.Policies) == 0 {
 		c.bad("policies", "policies must list at least one of %s", strings.Join(router.Names(), ", "))
 	}
-	settings, err := router.ParseSettings(sc.Router.Env)
+	settings, err := sc.Router.Settings()
 	if err != nil {
 		settings = router.DefaultSettings() // what is wrong is reported with the router
 	}
-	for i, policy := range sc.Policies {
+	for i, name := range sc.Policies {
 		p := strict.Path("policies").Index(i)
-		_, err := router.New(policy, settings, router.Options{})
+		policy, err := router.New(name, settings, router.Options{})
 		c.errors(p, err)
-		if slices.Contains(sc.Policies[:i], policy) {
-			c.bad(p, "policy %q is listed twice", policy)
+		if _, disaggregates := policy.(router.PrefillTracker); disaggregates && sc.Cluster.PD == nil {
+			c.bad(p, "policy %q needs pods with roles: [cluster.pd] with the number of those that prefill", name)
+		}
+		if slices.Contains(sc.Policies[:i], name) {
+			c.bad(p, "policy %q is listed twice", name)
 		}
 	}
 }
@@ -32,6 +36,10 @@ func (c *checker) router(r *Router) {
 	c.count("router.gateways", r.Gateways, 1, maxReplicas)
 	c.positiveSpan("router.metrics_interval", r.MetricsInterval)
 	c.environment(r.Env)
+	for i, name := range r.ExtraMetrics {
+		c.oneOf(strict.Path("router.extra_metrics").Index(i), name, extraMetrics[:])
+	}
+	c.gpuProfiles(r.GPUProfiles)
 	fixes := autoscale.Fixes()
 	for _, f := range router.UpstreamFixes() {
 		fixes = append(fixes, f.Name)
@@ -55,4 +63,74 @@ func (c *checker) environment(env map[string]string) {
 		}
 		c.error(at, err)
 	}
+}
+
+// gpuProfiles checks each profile as the slo policies will.
+func (c *checker) gpuProfiles(profiles []GPUProfile) {
+	for i := range profiles {
+		_, err := router.New("slo", router.DefaultSettings(), router.Options{Profiles: []router.GPUProfile{profiles[i].routers()}})
+		c.errors(strict.Path("router.gpu_profiles").Index(i), err)
+	}
+}
+
+// disaggregation checks that each role set has pods of both roles. What would
+// bring about replicas of no certain role is not simulated with roles.
+func (c *checker) disaggregation(sc *Scenario) {
+	const p = strict.Path("cluster.pd")
+	pd := sc.Cluster.PD
+	if pd == nil {
+		return
+	}
+	c.count(p.Key("prefill"), pd.Prefill, 1, max(1, sc.Cluster.Replicas-1))
+	c.count(p.Key("role_sets"), pd.RoleSets, 0, max(1, min(pd.Prefill, sc.Cluster.Replicas-pd.Prefill)))
+	if sc.Autoscale.Strategy != "" {
+		c.bad(p, "%s and [autoscale] do not go together: it is not known which role a new replica would have", p)
+	}
+	if sc.Rollout.At.Time > 0 {
+		c.bad(p, "%s and rollout.at do not go together: it is not known which role a new replica would have", p)
+	}
+}
+
+// Settings are the gateway's: its environment block and the fixes that are the
+// router's, since the scenario has one list for the router and the autoscaler.
+func (r *Router) Settings() (router.Settings, error) {
+	s, err := router.ParseSettings(r.Env)
+	s.UpstreamFixed = make(map[string]bool)
+	for _, f := range router.UpstreamFixes() {
+		if slices.Contains(r.UpstreamFixed, f.Name) {
+			s.UpstreamFixed[f.Name] = true
+		}
+	}
+	return s, err
+}
+
+// Options are the inputs of policies beside the settings.
+func (r *Router) Options() router.Options {
+	var o router.Options
+	for i := range r.GPUProfiles {
+		o.Profiles = append(o.Profiles, r.GPUProfiles[i].routers())
+	}
+	return o
+}
+
+// routers is the profile in the router's terms.
+func (p *GPUProfile) routers() router.GPUProfile {
+	return router.GPUProfile{
+		PodPrefix: p.Pods, OutputTokens: p.OutputTokens, InputTokens: p.InputTokens,
+		Rate: p.Rate, E2E: p.E2E, TTFT: p.TTFT,
+		SLO: router.ProfileSLO{
+			TPOT: p.SLO.TPOT.Seconds(), TTFT: p.SLO.TTFT.Seconds(), TPAT: p.SLO.TPAT.Seconds(), E2E: p.SLO.E2E.Seconds(),
+		},
+	}
+}
+
+// RefreshInterval is between two reads of the engines' metrics: the environment's
+// AIBRIX_POD_METRIC_REFRESH_INTERVAL_MS, or else metrics_interval.
+func (r *Router) RefreshInterval() simtime.Time {
+	if _, set := r.Env["AIBRIX_POD_METRIC_REFRESH_INTERVAL_MS"]; set {
+		if s, err := r.Settings(); err == nil {
+			return s.Refresh
+		}
+	}
+	return r.MetricsInterval.Time
 }

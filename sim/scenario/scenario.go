@@ -32,6 +32,16 @@ type Cluster struct {
 	Replicas int      `toml:"replicas"` // ready at the start, at least 1
 	Names    []string `toml:"names"`    // optional; default "pod-0", "pod-1", …
 	GPUs     int      `toml:"gpus"`     // GPUs in the cluster, one a replica; 0: no limit
+	PD       *PD      `toml:"pd"`       // nil: every replica does both prefill and decode
+}
+
+// PD gives the replicas roles for prefill/decode disaggregation. Policies other
+// than pd take no notice of roles.
+type PD struct {
+	Prefill          int      `toml:"prefill"`            // of the replicas, the first so many prefill; the others decode
+	RoleSets         int      `toml:"role_sets"`          // prefill and decode pods are dealt out to so many role sets in turn; default 1
+	TransferLatency  Duration `toml:"transfer_latency"`   // from the end of a prefill until its KV begins to flow
+	TransferPerToken Duration `toml:"transfer_per_token"` // of the KV of one prompt token
 }
 
 // EngineOverrides changes engine limits of the profile; absent means the
@@ -157,6 +167,31 @@ type Router struct {
 	MetricsDelay       Duration          `toml:"metrics_delay"`
 	EndpointDelay      Duration          `toml:"endpoint_delay"` // until a changed endpoint list reaches the gateway
 	UpstreamFixed      []string          `toml:"upstream_fixed"` // v0.7.0 surprises to switch off
+	// PrometheusInterval is between scrapes of a Prometheus that the gateway
+	// queries for averages a request; 0: there is none, and no averages.
+	PrometheusInterval Duration     `toml:"prometheus_interval"`
+	ExtraMetrics       []string     `toml:"extra_metrics"` // exported by the engines beside those of vLLM 0.26
+	GPUProfiles        []GPUProfile `toml:"gpu_profiles"`  // of the slo policies
+}
+
+// A GPUProfile is what AIBrix's GPU optimizer has measured of the pods whose
+// names begin with Pods; rows are by output, columns by input length.
+type GPUProfile struct {
+	Pods         string      `toml:"pods"`
+	OutputTokens []float64   `toml:"output_tokens"`
+	InputTokens  []float64   `toml:"input_tokens"`
+	Rate         [][]float64 `toml:"rate_per_second"`
+	E2E          [][]float64 `toml:"e2e_seconds"`
+	TTFT         [][]float64 `toml:"ttft_seconds"`
+	SLO          ProfileSLO  `toml:"slo"`
+}
+
+// ProfileSLO is a profile's target; 0 is none.
+type ProfileSLO struct {
+	TPOT Duration `toml:"tpot"` // for each output token
+	TTFT Duration `toml:"ttft"`
+	TPAT Duration `toml:"tpat"` // for each token of input and output
+	E2E  Duration `toml:"e2e"`
 }
 
 // Start is the state before the first arrival.
@@ -239,7 +274,7 @@ type Drain struct {
 // A Fault is something that happens to a replica at a time.
 type Fault struct {
 	At       Duration `toml:"at"`
-	Kind     string   `toml:"kind"` // delete, crash, node_loss or slow
+	Kind     string   `toml:"kind"` // delete, crash, node_loss, slow or cache_reset
 	Replica  string   `toml:"replica"`
 	Factor   float64  `toml:"factor"`   // slow: step times are multiplied by it
 	Duration Duration `toml:"duration"` // slow, crash: until it recovers; 0: for good
@@ -250,4 +285,7 @@ type Fault struct {
 type Observe struct {
 	SnapshotInterval Duration `toml:"snapshot_interval"` // engine gauges; default 5s
 	SnapshotOffset   Duration `toml:"snapshot_offset"`
+	// Ledgers compares the gateways' prefix indexes with the engines' caches at
+	// each snapshot; absent: when KV events feed the index.
+	Ledgers *bool `toml:"ledgers"`
 }
