@@ -54,9 +54,7 @@ func TestSuggest(t *testing.T) {
 func TestPath(t *testing.T) {
 	p := Path("").Key("a").Key("b.c").Index(2).Key("")
 	require.Equal(t, Path(`a."b.c".2.""`), p)
-	require.Equal(t, "", p.Last())
 	require.Equal(t, Path(`a."b.c".2`), p.parent())
-	require.Equal(t, "b.c", Path(`a."b.c"`).Last())
 	require.True(t, Path("a").contains("a.b"))
 	require.True(t, Path("").contains("a.b"))
 	require.False(t, Path("a").contains("ab"))

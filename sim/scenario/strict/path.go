@@ -24,15 +24,6 @@ func (p Path) Key(k string) Path {
 // Index is the path of element i of array p.
 func (p Path) Index(i int) Path { return p.Key(strconv.Itoa(i)) }
 
-// Last is the last key of p, as it is written in a path.
-func (p Path) Last() string {
-	parts, err := p.split()
-	if err != nil || len(parts) == 0 {
-		return string(p)
-	}
-	return parts[len(parts)-1]
-}
-
 // join is the path of the value at q inside the table at p.
 func (p Path) join(q Path) Path {
 	switch {
