@@ -20,6 +20,9 @@ type Request struct {
 	Session string
 	// Prompt is the input.
 	Prompt Prompt
+	// Answer is the identity of the content that the model generates, as a later
+	// prompt of the conversation holds it; 0 for content like no other.
+	Answer uint64
 	// Output is the number of output tokens asked for, at least 1 (EOS is
 	// ignored, as in both studies).
 	Output int

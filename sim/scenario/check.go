@@ -34,6 +34,8 @@ var (
 	strategies    = [...]string{"kpa", "apa", "hpa"}
 	metrics       = [...]string{"in_flight", "kv_cache_usage_perc", "num_requests_running", "num_requests_waiting"}
 	distributions = [...]string{"constant", "uniform", "normal", "lognormal", "exponential"}
+	timeUnits     = [...]string{"s", "ms", "us", "ns"}
+	sessionModes  = [...]string{"recorded", "replayed", "closed_loop"}
 	faultKinds    = [...]string{"delete", "crash", "node_loss", "slow", "cache_reset"}
 	extraMetrics  = [...]string{"cpu_cache_usage_perc", "engine_utilization", "gpu_busy_time_ratio", "gpu_cache_usage_perc"}
 )
@@ -206,7 +208,7 @@ func (c *checker) load(w *Workload) {
 	}
 	if w.Trace != nil {
 		kinds++
-		c.trace(w.Trace)
+		c.trace(w)
 	}
 	switch {
 	case kinds == 0:
@@ -270,16 +272,61 @@ func (c *checker) closedLoop(w *Workload) {
 	}
 }
 
-func (c *checker) trace(t *Trace) {
+func (c *checker) trace(w *Workload) {
+	const p = strict.Path("workload.trace")
+	t := w.Trace
 	if t.Path == "" {
-		c.bad("workload.trace.path", "workload.trace.path must name a file")
+		c.bad(p.Key("path"), "%s.path must name a file", p)
 	}
-	var formats []string
-	for _, f := range trace.Formats() {
-		formats = append(formats, f.Name)
+	c.traceFormat(t)
+	c.count(p.Key("block_tokens"), t.BlockTokens, 0, maxTokens)
+	c.count(p.Key("default_output"), t.DefaultOutput, 0, maxTokens)
+	c.count(p.Key("family_tokens"), t.FamilyTokens, 0, maxTokens)
+	c.count(p.Key("skip_first"), t.SkipFirst, 0, maxRequests)
+	c.count(p.Key("max_errors"), t.MaxErrors, -1, maxRequests)
+	c.positiveIfGiven(p.Key("chars_per_token"), t.CharsPerToken, 1000)
+	c.positiveIfGiven(p.Key("thin"), t.Thin, 1)
+	c.positiveIfGiven(p.Key("sample"), t.Sample, 1)
+	c.positiveIfGiven(p.Key("rate"), t.Rate, maxRate)
+	c.positiveIfGiven(p.Key("untimed_rate_per_second"), t.UntimedRate, maxRate)
+	if t.To.Time > 0 && t.To.Time <= t.From.Time {
+		c.bad(p.Key("to"), "%s.to must be later than from, %v; leave it out for the trace's end", p, t.From)
 	}
+	if t.ThinkTime.Time > 0 && t.Sessions != "closed_loop" {
+		c.bad(p.Key("think_time"), `%s.think_time is for sessions = "closed_loop" only`, p)
+	}
+	if w.Prompt.Families > 0 {
+		c.bad("workload.prompt.families", "workload.prompt.families is for generated prompts; those of a trace are in it")
+	}
+	for i, tenant := range w.Tenants {
+		if tenant.BodyRepeat != nil || tenant.Output != nil {
+			c.bad(strict.Path("workload.tenants").Index(i), "workload.tenants.%d has lengths; those of a trace are in it, only the quota counts", i)
+		}
+	}
+}
+
+// traceFormat checks the names that say how a trace is read.
+func (c *checker) traceFormat(t *Trace) {
+	const p = strict.Path("workload.trace")
 	if t.Format != "" {
-		c.oneOf("workload.trace.format", t.Format, formats)
+		var formats []string
+		for _, f := range trace.Formats() {
+			formats = append(formats, f.Name)
+		}
+		c.oneOf(p.Key("format"), t.Format, formats)
+	}
+	if t.TimeUnit != "" {
+		c.oneOf(p.Key("time_unit"), t.TimeUnit, timeUnits[:])
+	}
+	if t.Sessions != "" {
+		c.oneOf(p.Key("sessions"), t.Sessions, sessionModes[:])
+	}
+}
+
+// positiveIfGiven checks a value whose 0 means that it is left out.
+func (c *checker) positiveIfGiven(p strict.Path, x, hi float64) {
+	if x != 0 || c.doc.Has(p) {
+		c.positive(p, x, hi)
 	}
 }
 

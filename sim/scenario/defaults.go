@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"fleetsim/simtime"
+	"fleetsim/workload/trace"
 )
 
 // defaults is a scenario as it is when its file says nothing. docs/scenarios.md
@@ -56,6 +57,9 @@ func complete(sc *Scenario) {
 			a.Burstiness = 1
 		}
 	}
+	if t := sc.Workload.Trace; t != nil {
+		completeTrace(t)
+	}
 	l := &sc.Lifecycle
 	for _, s := range []*Span{&l.Schedule, &l.ImagePull, &l.ModelLoad, &l.Compile, &l.Readiness} {
 		if s.Distribution == "" {
@@ -64,6 +68,20 @@ func complete(sc *Scenario) {
 	}
 	if len(sc.Start.Owners) == 0 && (sc.Start.EngineCache == "owners" || sc.Start.RouterIndex == "owners") {
 		sc.Start.Owners = roundRobin(sc.Workload.Prompt.Families, sc.Cluster.Names)
+	}
+}
+
+func completeTrace(t *Trace) {
+	for _, share := range []*float64{&t.Thin, &t.Sample, &t.Rate} {
+		if *share == 0 {
+			*share = 1
+		}
+	}
+	if t.CharsPerToken == 0 {
+		t.CharsPerToken = trace.DefaultCharsPerToken
+	}
+	if t.Sessions == "" {
+		t.Sessions = "recorded"
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -76,7 +77,20 @@ func read(doc *strict.Doc) (*Scenario, Problems) {
 		return nil, problems
 	}
 	complete(sc)
+	if t := sc.Workload.Trace; t != nil {
+		t.dir = directory(doc, "workload.trace.path")
+	}
 	return sc, nil
+}
+
+// directory is what the file name at p is relative to: the directory of the file
+// that it is written in, or the working directory when it was set from outside.
+func directory(doc *strict.Doc, p strict.Path) string {
+	at := doc.At(p)
+	if at.Line == 0 {
+		return ""
+	}
+	return filepath.Dir(at.File)
 }
 
 // scenarioName is the name of a scenario that does not give itself one.

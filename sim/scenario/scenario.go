@@ -2,6 +2,8 @@
 // Scenario out, with every problem reported at its line.
 package scenario
 
+import "path/filepath"
+
 // A Scenario is one experiment: a cluster, its load and the policies to try on
 // it. Zero values are filled in by Load, so a Scenario from Load is complete.
 type Scenario struct {
@@ -130,7 +132,37 @@ type Tenant struct {
 // Trace takes the arrivals from a file instead.
 type Trace struct {
 	Path   string `toml:"path"`
-	Format string `toml:"format"`
+	Format string `toml:"format"` // "": by content
+
+	TimeUnit      string  `toml:"time_unit"`       // of the arrival times: s, ms, us or ns; "": the format's own
+	BlockTokens   int     `toml:"block_tokens"`    // of a hash id; 0: the format's own
+	CharsPerToken float64 `toml:"chars_per_token"` // what a gateway's character tokenizer sees
+	DefaultOutput int     `toml:"default_output"`  // of rows without output length; 0: they are skipped
+	FamilyTokens  int     `toml:"family_tokens"`   // shared by a family where the source does not say
+	SkipFirst     int     `toml:"skip_first"`      // rows of warm-up
+	MaxErrors     int     `toml:"max_errors"`      // bad rows that are skipped; -1: any number
+	Strict        bool    `toml:"strict"`
+
+	From        Duration `toml:"from"` // the window's begin, on the trace's clock; times then count from it
+	To          Duration `toml:"to"`   // its end; 0: the trace's
+	Tenant      string   `toml:"tenant"`
+	Phase       string   `toml:"phase"`
+	Thin        float64  `toml:"thin"`                    // share of the arrivals, burstiness kept
+	Sample      float64  `toml:"sample"`                  // share of sessions, families and single rows, at random
+	Rate        float64  `toml:"rate"`                    // arrivals this many times as frequent
+	UntimedRate float64  `toml:"untimed_rate_per_second"` // of rows without time; 0: they are an error
+	Sessions    string   `toml:"sessions"`                // recorded, replayed or closed_loop
+	ThinkTime   Duration `toml:"think_time"`              // closed_loop: of turns that have none of their own
+
+	dir string // that Path is relative to
+}
+
+// File is the trace's path as the working directory sees it.
+func (t *Trace) File() string {
+	if filepath.IsAbs(t.Path) {
+		return t.Path
+	}
+	return filepath.Join(t.dir, t.Path)
 }
 
 // Retry is what the client does with a 429.

@@ -12,6 +12,7 @@ var aibrixWorkloadFormat = &format{
 	unit:      Milliseconds,
 	guessUnit: true,
 	window:    traceWindow,
+	waits:     true,
 	required:  []string{"timestamp", "requests"},
 	record:    aibrixWorkload,
 }

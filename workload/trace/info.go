@@ -84,7 +84,8 @@ func (in *Info) Add(row *Row) {
 	}
 	if n := row.PromptTokens(); n > 0 {
 		in.input[n]++
-		in.addPrompt(row, in.prompter.Prompt(row))
+		prompt, answer := in.prompter.turn(row)
+		in.addPrompt(row, prompt, answer)
 	}
 }
 
@@ -126,11 +127,16 @@ func (in *Info) addLabels(row *Row) {
 }
 
 // addPrompt plays the prompt against a cache that never forgets. The engine looks
-// up full blocks, and never the last token, whose logits it needs.
-func (in *Info) addPrompt(row *Row, prompt workload.Prompt) {
+// up full blocks, and never the last token, whose logits it needs. An answer that
+// a later prompt repeats is in the cache too, but for its last token, which is
+// never computed.
+func (in *Info) addPrompt(row *Row, prompt workload.Prompt, answer uint64) {
 	block := in.opts.EngineBlock
-	in.hashes = prompt.AppendHashes(in.hashes[:0], 0, block, workload.Tokens)
 	total := prompt.Len(workload.Tokens)
+	if computed := row.AnswerTokens() - 1; answer != 0 && computed > 0 {
+		prompt = append(slices.Clip(prompt), workload.Segment{ID: answer, Tokens: computed})
+	}
+	in.hashes = prompt.AppendHashes(in.hashes[:0], 0, block, workload.Tokens)
 	in.promptTokens += float64(total)
 	lookedUp := (total - 1) / block
 	in.lookups += float64(lookedUp)

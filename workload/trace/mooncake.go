@@ -19,6 +19,7 @@ var mooncakeFormat = &format{
 	unit:      Milliseconds,
 	guessUnit: true,
 	window:    traceWindow,
+	waits:     true,
 	required:  []string{"input_length|text_input|messages", "output_length|timestamp|delay|session_id"},
 	foreign:   []string{"chat_id"},
 	record:    mooncakeRecord,

@@ -22,6 +22,7 @@ var ownFormat = &format{
 	title:    "this program's own trace, JSONL",
 	unit:     Seconds,
 	window:   traceWindow,
+	waits:    true,
 	required: []string{"fleetsim_trace"},
 	record:   ownRecord,
 }

@@ -49,14 +49,24 @@ func NewPrompter(charsPerToken float64) *Prompter {
 	}
 }
 
+// Distinguish keeps content that no other prompt has apart from that of another
+// Prompter, which has made the prompts of the given number of rows.
+func (p *Prompter) Distinguish(rows int) { p.unique += 2 * uint64(rows) }
+
 // Prompt is the row's prompt as the server gets it. Its hash ids become segments
 // of one block each, the last one cut to the prompt's length; without any, the
 // family's prefix is one segment; what is left is content that no other prompt
 // has. A History row's prompt follows the session's earlier prompts and answers,
 // which is why each row is to be asked for once, in order.
 func (p *Prompter) Prompt(row *Row) workload.Prompt {
+	prompt, _ := p.turn(row)
+	return prompt
+}
+
+// turn is the row's prompt and the identity of its answer, which is 0 unless the
+// session's next prompt has the answer in it.
+func (p *Prompter) turn(row *Row) (segments workload.Prompt, answer uint64) {
 	total := row.PromptTokens()
-	var segments workload.Prompt
 	if row.History {
 		segments = slices.Clip(p.history[row.Session])
 	}
@@ -83,10 +93,10 @@ func (p *Prompter) Prompt(row *Row) workload.Prompt {
 	}
 	add(p.newID(), left)
 	if row.History {
-		answer := p.segment(p.newID(), row.AnswerTokens())
-		p.history[row.Session] = append(slices.Clip(segments), answer)
+		answer = p.newID()
+		p.history[row.Session] = append(slices.Clip(segments), p.segment(answer, row.AnswerTokens()))
 	}
-	return segments
+	return segments, answer
 }
 
 // Request is the row as an arrival of a plan. It fails when a replay cannot do
@@ -108,13 +118,15 @@ func (p *Prompter) Request(row *Row) (workload.Request, error) {
 	if row.Family != "" {
 		family = p.family(row.Family)
 	}
+	prompt, answer := p.turn(row)
 	return workload.Request{
 		Index:   row.Index,
 		At:      row.At,
 		Tenant:  row.Tenant,
 		Family:  family,
 		Session: row.Session,
-		Prompt:  p.Prompt(row),
+		Prompt:  prompt,
+		Answer:  answer,
 		Output:  row.AnswerTokens(),
 	}, nil
 }

@@ -150,6 +150,9 @@ func Open(name string, r io.Reader, opts Options) (*Reader, error) {
 // Format is the name of the source's format.
 func (r *Reader) Format() string { return r.f.name }
 
+// MayWait reports whether the source's format can hold rows that Wait.
+func (r *Reader) MayWait() bool { return r.f.waits }
+
 // Report is what has been read and skipped so far; it is complete when Next has
 // returned an error or io.EOF.
 func (r *Reader) Report() *Report { return &r.report }

@@ -22,6 +22,8 @@ type format struct {
 	window int
 	// document sources are one JSON value with many requests.
 	document bool
+	// waits says that rows may be closed-loop.
+	waits bool
 
 	// required and optional are the columns of a CSV, or the JSON keys that tell the
 	// format: all of required must be there, and none of foreign.
