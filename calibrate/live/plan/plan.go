@@ -186,10 +186,8 @@ func Start(sc *scenario.Scenario, seed uint64) []Priming {
 			out = append(out, Priming{Prompt: spares.Prompt(nil, -1, id<<20+i, repeat), Family: -1, Cached: []string{name}})
 		}
 	}
-	g := prompts(sc, seed)
-	for f := range g.Families() {
-		const beyondAnyIndex = 1 << 30
-		p := Priming{Prompt: g.Prompt(nil, f, beyondAnyIndex+f, repeat), Family: f}
+	for f, prompt := range Families(sc, seed) {
+		p := Priming{Prompt: prompt, Family: f}
 		for _, name := range sc.Cluster.Names {
 			owns := f < len(sc.Start.Owners) && slices.Contains(sc.Start.Owners[f], name)
 			if sc.Start.EngineCache == "all" || sc.Start.EngineCache == "owners" && owns {
@@ -202,6 +200,28 @@ func Start(sc *scenario.Scenario, seed uint64) []Priming {
 		if len(p.Cached)+len(p.Indexed) > 0 {
 			out = append(out, p)
 		}
+	}
+	return out
+}
+
+// Hidden tells of each family whether the answers to it begin with a token
+// that has no visible content.
+func Hidden(sc *scenario.Scenario, seed uint64) []bool {
+	rng := random.Stream(seed, "hidden")
+	hidden := make([]bool, sc.Workload.Prompt.Families)
+	for f := range hidden {
+		hidden[f] = rng.Float64() < sc.Workload.HiddenFirst
+	}
+	return hidden
+}
+
+// Families are prompts of the families, in order, that no arrival sends.
+func Families(sc *scenario.Scenario, seed uint64) []workload.Prompt {
+	const beyondAnyIndex = 1 << 30
+	g := prompts(sc, seed)
+	out := make([]workload.Prompt, g.Families())
+	for f := range out {
+		out[f] = g.Prompt(nil, f, beyondAnyIndex+f, sc.Workload.Prompt.BodyRepeat)
 	}
 	return out
 }
