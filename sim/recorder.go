@@ -98,10 +98,10 @@ func (rc *recorder) describe(q *request) record.Request {
 }
 
 func (rc *recorder) add(out record.Request) {
-	if rc.each != nil {
-		rc.each(&out)
-	}
 	rc.requests = append(rc.requests, out)
+	if rc.each != nil {
+		rc.each(&rc.requests[len(rc.requests)-1])
+	}
 }
 
 // counterDeltas are by how much the gateway's counters have moved since before;
