@@ -1,10 +1,6 @@
 package router
 
 import (
-	"encoding/binary"
-
-	"github.com/cespare/xxhash/v2"
-
 	"fleetsim/simtime"
 	"fleetsim/workload"
 )
@@ -63,35 +59,10 @@ func (t Text) HashBlock(seed, parent uint64, start, length int, u workload.Unit)
 // Symbolic is a workload prompt as the content of KV events.
 type Symbolic workload.Prompt
 
-// HashBlock hashes one block of the prompt under parent's hash, covering the
-// parent and the identity, offset and length of each piece of content, as
+// HashBlock hashes one block of the prompt under parent's hash, as
 // workload.Prompt's AppendHashes does.
 func (p Symbolic) HashBlock(seed, parent uint64, start, length int, u workload.Unit) uint64 {
-	var d xxhash.Digest
-	var word [24]byte
-	binary.LittleEndian.PutUint64(word[:8], parent)
-	d.ResetWithSeed(seed)
-	d.Write(word[:8])
-	for _, s := range p {
-		n := s.Tokens
-		if u == workload.Bytes {
-			n = s.Bytes
-		}
-		if start >= n {
-			start -= n
-			continue
-		}
-		take := min(length, n-start)
-		binary.LittleEndian.PutUint64(word[0:], s.ID)
-		binary.LittleEndian.PutUint64(word[8:], uint64(start))
-		binary.LittleEndian.PutUint64(word[16:], uint64(take))
-		d.Write(word[:])
-		if length -= take; length == 0 {
-			break
-		}
-		start = 0
-	}
-	return d.Sum64()
+	return workload.Prompt(p).HashBlock(seed, parent, start, length, u)
 }
 
 // BlockStored hands an engine's event to the policy, if it listens.

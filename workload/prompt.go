@@ -1,11 +1,5 @@
 package workload
 
-import (
-	"encoding/binary"
-
-	"github.com/cespare/xxhash/v2"
-)
-
 // A Segment is a run of prompt content known by identity instead of by its
 // text. Segments with equal ID hold equal content at equal offsets, so a
 // shorter one is a prefix of a longer one.
@@ -46,37 +40,4 @@ func (p Prompt) Len(u Unit) int {
 		n += s.length(u)
 	}
 	return n
-}
-
-// AppendHashes appends the chained hash of every full block of the prompt to
-// dst and returns it; a trailing partial block has none. A hash covers its
-// parent's hash (seed for the first block) and the identity of the block's
-// content, so two prompts have equal hashes up to the last block that they
-// share from the start, exactly as hashes over the text would. block is the
-// block length in unit u and must be positive.
-func (p Prompt) AppendHashes(dst []uint64, seed uint64, block int, u Unit) []uint64 {
-	var d xxhash.Digest
-	d.ResetWithSeed(seed)
-	parent, filled := seed, 0
-	var word [24]byte
-	for _, s := range p {
-		for off, n := 0, s.length(u); off < n; {
-			take := min(block-filled, n-off)
-			if filled == 0 {
-				d.ResetWithSeed(seed)
-				binary.LittleEndian.PutUint64(word[:8], parent)
-				d.Write(word[:8])
-			}
-			binary.LittleEndian.PutUint64(word[0:], s.ID)
-			binary.LittleEndian.PutUint64(word[8:], uint64(off))
-			binary.LittleEndian.PutUint64(word[16:], uint64(take))
-			d.Write(word[:])
-			off += take
-			if filled += take; filled == block {
-				parent, filled = d.Sum64(), 0
-				dst = append(dst, parent)
-			}
-		}
-	}
-	return dst
 }
