@@ -10,14 +10,16 @@ import (
 //
 // A step that only decodes n sequences replays a CUDA graph and takes
 //
-//	Decode[n-1] + PerDecodeContext·tokens
+//	Decode[n-1] + PerDecodeContext·tokens + PerSharedContext·shared
 //
 // where tokens are those that the sequences attend to, each KV block counted
-// once however many sequences share it: it is read from memory once and then
-// found in the GPU's L2 cache. A step that holds prompt tokens takes
+// once however many sequences share it: it is read from memory once, and then,
+// for shared tokens, from the GPU's L2 cache. A step that holds prompt tokens
+// takes
 //
 //	Base + PerPrefillToken·n + PerLongToken·max(n-LongTokens, 0)
-//	     + PerPrefillTokenContext·Σ(prompt tokens·context) + PerDecodeContext·tokens
+//	     + PerPrefillTokenContext·Σ(prompt tokens·context)
+//	     + PerDecodeContext·tokens + PerSharedContext·shared
 //
 // where n counts prompt tokens and decoding sequences alike.
 //
@@ -31,6 +33,7 @@ type CostModel struct {
 	Decode           []simtime.Time
 	PerDecode        simtime.Time
 	PerDecodeContext simtime.Time
+	PerSharedContext simtime.Time
 
 	Base                   simtime.Time
 	PerPrefillToken        int64 // fs
@@ -55,6 +58,7 @@ const femtosPerTick = 10_000
 type Work struct {
 	Decodes        int   // sequences that decode one token
 	DecodeContext  int64 // distinct tokens they attend to
+	SharedContext  int64 // tokens they attend to beside these, which others of them do too
 	PrefillTokens  int64 // prompt tokens
 	PrefillContext int64 // for each prompt token the tokens before it, summed
 }
@@ -65,16 +69,17 @@ func (w *Work) AddPrefill(start, n int) {
 	w.PrefillContext += int64(n)*int64(start) + int64(n)*int64(n-1)/2
 }
 
-// AddDecode adds one decoding sequence that attends to context tokens which no
-// other sequence of the step does.
-func (w *Work) AddDecode(context int) {
+// AddDecode adds one decoding sequence that attends to context tokens, of which
+// sequences added before attend to shared.
+func (w *Work) AddDecode(context, shared int) {
 	w.Decodes++
-	w.DecodeContext += int64(context)
+	w.DecodeContext += int64(context - shared)
+	w.SharedContext += int64(shared)
 }
 
 // Step is the duration of a step that does w.
 func (c *CostModel) Step(w Work) simtime.Time {
-	t := simtime.Time(w.DecodeContext) * c.PerDecodeContext
+	t := simtime.Time(w.DecodeContext)*c.PerDecodeContext + simtime.Time(w.SharedContext)*c.PerSharedContext
 	if w.PrefillTokens == 0 {
 		return t + c.decode(w.Decodes)
 	}

@@ -273,15 +273,15 @@ func (e *engine) add(st *step, s *Seq, n int) {
 	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, emits: emits})
 }
 
-// addDecode adds to w a sequence that decodes with context tokens, without the
-// blocks that another sequence has brought into the step: they are read once.
+// addDecode adds to w a sequence that decodes with context tokens.
 func (e *engine) addDecode(w *Work, s *Seq, context int) {
+	shared := 0
 	for _, id := range s.attn[:s.cached] { // only registered blocks can be shared
 		if e.pool.readAgain(id) {
-			context -= e.BlockTokens
+			shared += e.BlockTokens
 		}
 	}
-	w.AddDecode(context)
+	w.AddDecode(context, shared)
 }
 
 // lookup finds the longest cached prefix of a waiting sequence, in tokens, and

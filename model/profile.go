@@ -21,11 +21,20 @@ type Profile struct {
 	// ResponseOverhead from the end of a step to the client's receipt.
 	RequestOverhead  simtime.Time
 	ResponseOverhead simtime.Time
+	// PerPromptToken adds to RequestOverhead: a longer prompt takes longer to be
+	// sent on and to be made tokens of.
+	PerPromptToken simtime.Time
 	// Coefficients are the cost and overhead figures with their provenance, in
 	// the order of CompareCoefficients.
 	Coefficients []Quantity
 	Range        Range
 	Noise        Noise
+}
+
+// RequestDelay is the time from the client's send of a prompt of so many tokens
+// to the engine's queue.
+func (p *Profile) RequestDelay(promptTokens int) simtime.Time {
+	return p.RequestOverhead + simtime.Time(promptTokens)*p.PerPromptToken
 }
 
 // A Quantity is a figure of a profile with its provenance.
@@ -74,6 +83,7 @@ func coefficients() []coefficient {
 	return []coefficient{
 		ticks("per_decode", "s/sequence", false, func(p *Profile) *simtime.Time { return &p.Cost.PerDecode }),
 		ticks("per_decode_context", "s/token", false, func(p *Profile) *simtime.Time { return &p.Cost.PerDecodeContext }),
+		ticks("per_shared_context", "s/token", false, func(p *Profile) *simtime.Time { return &p.Cost.PerSharedContext }),
 		ticks("base", "s/step", true, func(p *Profile) *simtime.Time { return &p.Cost.Base }),
 		scaled("per_prefill_token", "s/token", true, femtos, 1, func(p *Profile) *int64 { return &p.Cost.PerPrefillToken }),
 		scaled("per_long_prefill_token", "s/token", false, femtos, 1, func(p *Profile) *int64 { return &p.Cost.PerLongToken }),
@@ -82,6 +92,7 @@ func coefficients() []coefficient {
 		ticks("launch", "s/step", false, func(p *Profile) *simtime.Time { return &p.Cost.Launch }),
 		scaled("launch_lag", "1", false, mille, 1, func(p *Profile) *int64 { return &p.Cost.LaunchLag }),
 		ticks("request_overhead", "s", true, func(p *Profile) *simtime.Time { return &p.RequestOverhead }),
+		ticks("per_prompt_token_overhead", "s/token", false, func(p *Profile) *simtime.Time { return &p.PerPromptToken }),
 		ticks("response_overhead", "s", true, func(p *Profile) *simtime.Time { return &p.ResponseOverhead }),
 	}
 }

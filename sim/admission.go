@@ -4,6 +4,7 @@ import (
 	"fleetsim/random"
 	"fleetsim/sim/admission"
 	"fleetsim/simtime"
+	"fleetsim/workload"
 )
 
 // statusRefused is the answer to a request that the proxies do not let pass.
@@ -82,7 +83,9 @@ func (r *run) offer(q *request) {
 }
 
 // pass sends the request on to the gateway.
-func (r *run) pass(q *request) { r.push(r.now+r.Profile.RequestOverhead, evRoute, q) }
+func (r *run) pass(q *request) {
+	r.push(r.now+r.Profile.RequestDelay(q.Prompt.Len(workload.Tokens))+r.Scenario.Router.RoutingLatency.Time, evRoute, q)
+}
 
 // refuse answers 429, which the client has at at.
 func (r *run) refuse(q *request, why string, at simtime.Time) {

@@ -218,7 +218,7 @@ func (c *Cluster) Submit(now simtime.Time, call *Call) {
 	c.Advance(now)
 	c.calls++
 	call.number = c.calls
-	c.queue.push(event{at: c.now + c.profile.RequestOverhead, kind: evRoute, id: call.number, call: call})
+	c.queue.push(event{at: c.now + c.profile.RequestDelay(call.Input), kind: evRoute, id: call.number, call: call})
 }
 
 // Next is when something will next happen; Never when nothing will.
