@@ -166,7 +166,7 @@ func TestGoldenLocalIndex(t *testing.T) {
 				require.Len(t, hashes, r.Blocks)
 				switch r.Op {
 				case "add":
-					x.add(now, r.Model, hashes, goldenID(t, r.Pod))
+					x.add(now, r.Model, blocks(hashes...), goldenID(t, r.Pod))
 				case "match":
 					require.Equal(t, r.Matched, matchNames(t, x, now, r.Model, hashes, r.Ready), "record %d", r.I)
 				default:
@@ -189,7 +189,7 @@ func matchNames(t *testing.T, x prefixIndex, now simtime.Time, model string, has
 		candidates = append(candidates, i)
 		percents = append(percents, noMatch)
 	}
-	x.match(now, model, hashes, pods, candidates, percents)
+	x.match(now, model, blocks(hashes...), pods, candidates, percents)
 	matched := map[string]int{}
 	for i, percent := range percents {
 		if percent != noMatch {
@@ -430,7 +430,7 @@ func TestGoldenSyncIndex(t *testing.T) {
 		switch r.Op {
 		case "add":
 			require.Len(t, hashes, r.Blocks)
-			x.add(0, r.Model, hashes, goldenID(t, r.Pod))
+			x.add(0, r.Model, blocks(hashes...), goldenID(t, r.Pod))
 		case "match":
 			require.Len(t, hashes, r.Blocks)
 			got := map[string]int{}

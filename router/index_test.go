@@ -102,7 +102,7 @@ func (x *naiveIndex) stats(now simtime.Time) IndexStats {
 func TestLocalIndexAgainstNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := DefaultSettings().Prefix
-		s.BlockNumber = rapid.IntRange(1, 30).Draw(t, "capacity")
+		s.BlockNumber = rapid.IntRange(1, 60).Draw(t, "capacity")
 		s.EvictionInterval = simtime.Time(rapid.IntRange(1, 5).Draw(t, "interval"))
 		s.EvictionDuration = simtime.Time(rapid.IntRange(1, 40).Draw(t, "ttl"))
 		fixed := map[string]bool{
@@ -117,7 +117,8 @@ func TestLocalIndexAgainstNaive(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += simtime.Time(rapid.IntRange(0, 12).Draw(t, "dt"))
 			model := rapid.SampledFrom([]string{"m1", "m2"}).Draw(t, "model")
-			hashes := chain(t)
+			p := promptOf(t)
+			hashes := hashesOf(p)
 			switch op := rapid.IntRange(0, 6).Draw(t, "op"); op {
 			case 0:
 				pod := rapid.SampledFrom(pods).Draw(t, "pod").ID
@@ -125,12 +126,12 @@ func TestLocalIndexAgainstNaive(t *testing.T) {
 				want.podRemoved(pod)
 			case 1, 2, 3:
 				pod := rapid.SampledFrom(pods).Draw(t, "pod").ID
-				got.add(now, model, hashes, pod)
+				got.add(now, model, p, pod)
 				want.add(now, model, hashes, pod)
 			default:
 				candidates := rapid.SliceOfNDistinct(rapid.IntRange(0, len(pods)-1), 1, len(pods), rapid.ID).Draw(t, "candidates")
 				a, b := unmatched(len(pods)), unmatched(len(pods))
-				got.match(now, model, hashes, pods, candidates, a)
+				got.match(now, model, p, pods, candidates, a)
 				want.match(now, model, hashes, pods, candidates, b)
 				require.Equal(t, b, a)
 			}
@@ -142,6 +143,38 @@ func TestLocalIndexAgainstNaive(t *testing.T) {
 }
 
 func unmatched(n int) []int { return slices.Repeat([]int{noMatch}, n) }
+
+// promptOf draws a prompt from few: a chain of single blocks, or symbolic content
+// that is cut into runs.
+func promptOf(t *rapid.T) *promptBlocks {
+	if rapid.Bool().Draw(t, "single blocks") {
+		return blocks(chain(t)...)
+	}
+	var prompt workload.Prompt
+	for _, id := range []uint64{1, 2, 3} {
+		n := rapid.IntRange(0, 25).Draw(t, "length")
+		prompt = append(prompt, workload.Segment{ID: id, Bytes: n})
+	}
+	var p promptBlocks
+	p.cut(prompt, 0, rapid.IntRange(1, 3).Draw(t, "block"), workload.Bytes)
+	return &p
+}
+
+// blocks is a prompt of single blocks.
+func blocks(hashes ...uint64) *promptBlocks {
+	p := &promptBlocks{blocks: len(hashes)}
+	for _, h := range hashes {
+		p.runs = append(p.runs, workload.Run{First: h, Blocks: 1})
+	}
+	return p
+}
+
+func hashesOf(p *promptBlocks) (hashes []uint64) {
+	for _, h := range p.hashes {
+		hashes = append(hashes, h)
+	}
+	return hashes
+}
 
 // chain draws the hashes of a prompt from a small tree of prompts.
 func chain(t *rapid.T) []uint64 {
@@ -189,23 +222,23 @@ func TestBlockTableAgainstMap(t *testing.T) {
 func TestHashesKeepAll64Bits(t *testing.T) {
 	for _, ids := range [][2]uint64{{4294967297, 1}, {9007199254740993, 9007199254740992}} {
 		x := newLocalIndex(DefaultSettings().Prefix, nil)
-		x.add(0, "m", ids[:1], 0)
+		x.add(0, "m", blocks(ids[:1]...), 0)
 		percents := unmatched(1)
-		x.match(0, "m", ids[1:], []Pod{{}}, []int{0}, percents)
+		x.match(0, "m", blocks(ids[1:]...), []Pod{{}}, []int{0}, percents)
 		require.Equal(t, unmatched(1), percents)
 	}
 }
 
 func TestSweepIsStrictlyOlder(t *testing.T) {
 	x := newLocalIndex(DefaultSettings().Prefix, nil)
-	x.add(simtime.Second/2, "m", []uint64{1}, 0)
+	x.add(simtime.Second/2, "m", blocks(1), 0)
 	age := 20*simtime.Minute + simtime.Second/2
 	require.Equal(t, 1, x.stats(age).Entries, "20 minutes old, but no sweep since 19:59.5")
 	require.Equal(t, 1, x.stats(20*simtime.Minute+simtime.Second-1).Entries)
 	require.Equal(t, 0, x.stats(20*simtime.Minute+simtime.Second).Entries)
 	require.EqualValues(t, 1, x.stats(20*simtime.Minute+simtime.Second).Expired)
 
-	x.add(simtime.Hour, "m", []uint64{2}, 0)
+	x.add(simtime.Hour, "m", blocks(2), 0)
 	require.Equal(t, 1, x.stats(simtime.Hour+20*simtime.Minute).Entries, "exactly 20 minutes old at the sweep")
 	require.Equal(t, 0, x.stats(simtime.Hour+20*simtime.Minute+simtime.Second).Entries)
 }
@@ -220,10 +253,10 @@ func TestCapacityEvictsHeadsFirst(t *testing.T) {
 		s := DefaultSettings().Prefix
 		s.BlockNumber = 4
 		x := newLocalIndex(s, map[string]bool{FixLRUHeads: c.fixed})
-		x.add(0, "m", []uint64{1, 2, 3}, 0)
-		x.add(0, "m", []uint64{11, 12, 13}, 0)
+		x.add(0, "m", blocks(1, 2, 3), 0)
+		x.add(0, "m", blocks(11, 12, 13), 0)
 		percents := unmatched(1)
-		x.match(0, "m", []uint64{1, 2, 3}, []Pod{{}}, []int{0}, percents)
+		x.match(0, "m", blocks(1, 2, 3), []Pod{{}}, []int{0}, percents)
 		require.Equal(t, c.want, percents[0], "fixed %v", c.fixed)
 		require.EqualValues(t, 2, x.stats(0).Evicted)
 	}
@@ -258,7 +291,7 @@ func newTestSyncIndex(fixes ...string) *syncIndex {
 func percentsOf(x *syncIndex, text Text) []int {
 	percents := unmatched(2)
 	hashes := text.AppendHashes(nil, 0, 4, workload.Tokens)
-	x.match(0, "m", hashes, []Pod{{ID: 0}, {ID: 1}}, []int{0, 1}, percents)
+	x.match(0, "m", blocks(hashes...), []Pod{{ID: 0}, {ID: 1}}, []int{0, 1}, percents)
 	return percents
 }
 
@@ -320,8 +353,8 @@ func TestSyncMatchDoesNotNarrow(t *testing.T) {
 	text := longText("sync", 64)
 	hashes := text.AppendHashes(nil, 0, 4, workload.Tokens)
 	x := newTestSyncIndex()
-	x.add(0, "m", hashes[:2], 0)
-	x.add(0, "m", hashes[1:3], 1)
+	x.add(0, "m", blocks(hashes[:2]...), 0)
+	x.add(0, "m", blocks(hashes[1:3]...), 1)
 	require.Equal(t, []int{50, 75}, percentsOf(x, text))
 	x.podRemoved(0)
 	require.Equal(t, []int{noMatch, noMatch}, percentsOf(x, text), "nobody has the first block")
@@ -330,8 +363,8 @@ func TestSyncMatchDoesNotNarrow(t *testing.T) {
 func TestSyncAddsStopAtTheCapAndEventsDoNot(t *testing.T) {
 	x := newTestSyncIndex()
 	x.settings.MaxPrefixes = 3
-	x.add(0, "m", []uint64{1, 2, 3, 4}, 0)
-	x.add(0, "m", []uint64{1}, 1)
+	x.add(0, "m", blocks(1, 2, 3, 4), 0)
+	x.add(0, "m", blocks(1), 1)
 	require.Equal(t, 3, x.stats(0).Entries)
 	require.False(t, x.contexts["m"].holders[1].has(1), "not even a known block gains a pod")
 	x.stored(0, storedEvent(1, longText("sync", 64)))
@@ -340,9 +373,9 @@ func TestSyncAddsStopAtTheCapAndEventsDoNot(t *testing.T) {
 
 func TestSyncIndexForgetsIdleModels(t *testing.T) {
 	x := newTestSyncIndex()
-	x.add(0, "a", []uint64{1}, 0)
-	x.add(0, "b", []uint64{1, 2}, 0)
-	x.match(10*simtime.Minute, "a", []uint64{1}, []Pod{{}}, []int{0}, unmatched(1))
+	x.add(0, "a", blocks(1), 0)
+	x.add(0, "b", blocks(1, 2), 0)
+	x.match(10*simtime.Minute, "a", blocks(1), []Pod{{}}, []int{0}, unmatched(1))
 	x.stored(15*simtime.Minute, &BlockStored{Model: "b", Blocks: []uint64{7}, Prompt: longText("x", 16), BlockTokens: 4})
 	require.Equal(t, 4, x.stats(20*simtime.Minute).Entries)
 	require.Equal(t, 1, x.stats(21*simtime.Minute).Entries, "events do not keep a model")

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"fleetsim/simtime"
+	"fleetsim/workload"
 )
 
 // A localIndex is AIBrix's local prefix index: which pods were sent which block,
@@ -15,6 +16,11 @@ import (
 // Blocks of a prompt are put from first to last, so that a chain's head is older
 // than its tail and capacity evicts heads first, which leaves tails that no walk
 // can reach. That is reproduced unless headsKept is set.
+//
+// The original keeps each block by itself. Here the blocks of a run that were
+// last put together, for the same pods, are one span: adding and matching a
+// prompt cost its runs, not its blocks, and eviction takes blocks off a span's
+// old end, exactly as it would take them one by one.
 type localIndex struct {
 	capacity  int
 	interval  simtime.Time // between sweeps
@@ -22,32 +28,48 @@ type localIndex struct {
 	headsKept bool         // put blocks last to first, so that tails go first
 	deadLeave bool         // drop removed pods
 
-	table          blockTable
-	entries        []indexEntry
+	table          blockTable // of nodes, by the first hash of the run
+	nodes          []runNode
+	unusedNode     int32 // chain of unused nodes through head
+	spans          []blockSpan
+	unusedSpan     int32 // chain of unused spans through older
 	newest, oldest int32
-	unused         int32 // chain of unused entries through older
 	spill          []holding
 	unusedSpill    int32 // chain of unused spill through next
 	models         map[string]uint32
 	swept          simtime.Time // the last sweep that has run
+	blocks         int
 
 	evicted, expired int64
 	holdings         int // (block, model) pairs
 
 	active []podWord // match's scratch
 	depths []int
+	listed listedBlocks
 }
 
-// An indexEntry is one block, in the list of all from newest to oldest put.
-type indexEntry struct {
-	hash         uint64
-	put          simtime.Time
+// A runNode is a run of blocks of which some are held.
+type runNode struct {
+	first, step uint64
+	head        int32 // its spans, in the order of the blocks
+}
+
+// A blockSpan is some consecutive blocks of a run, put at one time and held for the
+// same pods. All spans are in a list from newest to oldest put; within one the
+// first block is the oldest.
+type blockSpan struct {
+	node         int32
+	start, end   int32
+	next         int32 // in the node
 	newer, older int32
+	put          simtime.Time
 	holding
 }
 
-// A holding says which of 64 pods were sent the block for one model. An entry
-// has one inside and further ones, for other models and pods, chained in spill.
+func (s *blockSpan) len() int { return int(s.end - s.start) }
+
+// A holding says which of 64 pods were sent the blocks for one model. A span has
+// one inside and further ones, for other models and pods, chained in spill.
 type holding struct {
 	pods  uint64 // bit b: pod 64*word+b
 	model uint32
@@ -65,7 +87,7 @@ func newLocalIndex(s PrefixSettings, fixed map[string]bool) *localIndex {
 	return &localIndex{
 		capacity: s.BlockNumber, interval: s.EvictionInterval, ttl: s.EvictionDuration,
 		headsKept: fixed[FixLRUHeads], deadLeave: fixed[FixDeadPods],
-		newest: noEntry, oldest: noEntry, unused: noEntry, unusedSpill: noEntry,
+		newest: noEntry, oldest: noEntry, unusedNode: noEntry, unusedSpan: noEntry, unusedSpill: noEntry,
 		models: make(map[string]uint32),
 	}
 }
@@ -74,20 +96,20 @@ func newLocalIndex(s PrefixSettings, fixed map[string]bool) *localIndex {
 // that pods[i] was sent without a gap from the first on, rounded down, or to
 // noMatch when it was not sent the first. A candidate that lacks a block is out
 // for good.
-func (x *localIndex) match(now simtime.Time, model string, hashes []uint64, pods []Pod, candidates, percents []int) {
+func (x *localIndex) match(now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates, percents []int) {
 	x.sweep(now)
 	x.activate(pods, candidates)
 	id, known := x.models[model]
 	blocks := 0
 	if known {
-		blocks = x.walk(id, hashes)
+		blocks = x.walk(id, p.runs)
 	}
 	for w := range x.active {
 		x.drop(w, x.active[w].pods, blocks)
 	}
 	for _, i := range candidates {
 		w, bit := x.place(pods[i].ID)
-		percents[i] = percentOf(x.depths[64*w+bit], len(hashes))
+		percents[i] = percentOf(x.depths[64*w+bit], p.blocks)
 	}
 }
 
@@ -99,31 +121,45 @@ func percentOf(depth, all int) int {
 	return depth * 100 / all
 }
 
-// walk narrows the active pods block by block and returns how many blocks those
-// that are left at the end have.
-func (x *localIndex) walk(model uint32, hashes []uint64) int {
-	for i, h := range hashes {
-		e := x.table.get(h)
-		if e == noEntry {
-			return i
+// walk narrows the active pods along the prompt and returns how many blocks
+// those that are left at the end have.
+func (x *localIndex) walk(model uint32, runs []workload.Run) (depth int) {
+	for _, r := range runs {
+		n := x.table.get(r.First)
+		if n == noEntry {
+			return depth
 		}
-		left := uint64(0)
-		for w := range x.active {
-			a := &x.active[w]
-			if a.pods == 0 {
-				continue
+		pos := 0
+		for s := x.nodes[n].head; s != noEntry && pos < r.Blocks && int(x.spans[s].start) == pos; s = x.spans[s].next {
+			if !x.narrow(s, model, depth+pos) {
+				return depth + pos
 			}
-			if lost := a.pods &^ x.holders(e, model, a.word); lost != 0 {
-				x.drop(w, lost, i)
-				a.pods &^= lost
-			}
-			left |= a.pods
+			pos = min(int(x.spans[s].end), r.Blocks)
 		}
-		if left == 0 {
-			return i
+		depth += pos
+		if pos < r.Blocks {
+			return depth
 		}
 	}
-	return len(hashes)
+	return depth
+}
+
+// narrow drops the active pods that do not hold the span, which begins depth
+// blocks into the prompt, and reports whether any are left.
+func (x *localIndex) narrow(s int32, model uint32, depth int) bool {
+	left := uint64(0)
+	for w := range x.active {
+		a := &x.active[w]
+		if a.pods == 0 {
+			continue
+		}
+		if lost := a.pods &^ x.holders(s, model, a.word); lost != 0 {
+			x.drop(w, lost, depth)
+			a.pods &^= lost
+		}
+		left |= a.pods
+	}
+	return left != 0
 }
 
 // activate fills the active set with the candidates.
@@ -157,9 +193,9 @@ func (x *localIndex) drop(w int, pods uint64, depth int) {
 	}
 }
 
-// holders are the pods of a word that were sent block e for the model.
-func (x *localIndex) holders(e int32, model, word uint32) uint64 {
-	for h := &x.entries[e].holding; ; h = &x.spill[h.next] {
+// holders are the pods of a word that were sent span s for the model.
+func (x *localIndex) holders(s int32, model, word uint32) uint64 {
+	for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
 		if h.model == model && h.word == word {
 			return h.pods
 		}
@@ -170,49 +206,153 @@ func (x *localIndex) holders(e int32, model, word uint32) uint64 {
 }
 
 // add notes that pod was sent the blocks and makes them the newest.
-func (x *localIndex) add(now simtime.Time, model string, hashes []uint64, pod int) {
+func (x *localIndex) add(now simtime.Time, model string, p *promptBlocks, pod int) {
 	x.sweep(now)
 	id, known := x.models[model]
 	if !known {
 		id = uint32(len(x.models))
 		x.models[model] = id
 	}
-	for i := range hashes {
-		if x.headsKept {
-			i = len(hashes) - 1 - i
+	h := holding{pods: 1 << (pod % 64), model: id, word: uint32(pod / 64), next: noEntry}
+	if !x.headsKept {
+		for _, r := range p.runs {
+			x.put(now, r, 0, r.Blocks, h)
 		}
-		x.put(now, id, hashes[i], pod)
+		return
+	}
+	for i := len(p.runs) - 1; i >= 0; i-- {
+		for b := p.runs[i].Blocks - 1; b >= 0; b-- {
+			x.put(now, p.runs[i], b, b+1, h)
+		}
 	}
 }
 
-func (x *localIndex) put(now simtime.Time, model uint32, hash uint64, pod int) {
-	e := x.table.get(hash)
-	if e == noEntry {
-		if x.table.used >= x.capacity {
-			x.evicted++
-			x.remove(x.oldest)
+// put puts the blocks from start to end of a run, in this order.
+func (x *localIndex) put(now simtime.Time, r workload.Run, start, end int, h holding) {
+	for pos := start; pos < end; {
+		n := x.node(r)
+		before, at := x.find(n, pos)
+		if at != noEntry && int(x.spans[at].start) <= pos {
+			pos = x.renew(now, at, end, h)
+		} else {
+			stop := end
+			if at != noEntry {
+				stop = min(stop, int(x.spans[at].start))
+			}
+			at = x.insert(now, n, before, pos, stop, h)
+			pos = stop
 		}
-		e = x.take()
-		x.entries[e] = indexEntry{hash: hash, holding: holding{model: model, word: uint32(pod / 64), next: noEntry}}
-		x.holdings++
-		x.table.put(hash, e)
+		if before != noEntry {
+			x.merge(before, at)
+		}
+		x.evict(x.blocks - x.capacity)
+	}
+}
+
+// node is the run's node, made if it has none.
+func (x *localIndex) node(r workload.Run) int32 {
+	if n := x.table.get(r.First); n != noEntry {
+		return n
+	}
+	n := x.unusedNode
+	if n != noEntry {
+		x.unusedNode = x.nodes[n].head
 	} else {
-		x.unlink(e)
+		n = int32(len(x.nodes))
+		x.nodes = append(x.nodes, runNode{})
 	}
-	x.link(e)
-	x.entries[e].put = now
-	x.hold(e, model, uint32(pod/64), 1<<(pod%64))
+	x.nodes[n] = runNode{first: r.First, step: r.Step, head: noEntry}
+	x.table.put(r.First, n)
+	return n
 }
 
-// hold adds pods to those of block e.
-func (x *localIndex) hold(e int32, model, word uint32, pods uint64) {
-	known := false
-	h := &x.entries[e].holding
+// find is the first span of the node that ends beyond pos, and the one before.
+func (x *localIndex) find(n int32, pos int) (before, at int32) {
+	before, at = noEntry, x.nodes[n].head
+	for at != noEntry && int(x.spans[at].end) <= pos {
+		before, at = at, x.spans[at].next
+	}
+	return before, at
+}
+
+// renew makes span s, as far as end, the newest and adds to its holders; it
+// returns where the span ends then.
+func (x *localIndex) renew(now simtime.Time, s int32, end int, h holding) int {
+	if int(x.spans[s].end) > end {
+		x.split(s, int32(end))
+	}
+	x.unlink(s)
+	x.link(s)
+	x.spans[s].put = now
+	x.hold(s, h)
+	return int(x.spans[s].end)
+}
+
+// split cuts span s in two at a block; the later part is the next newer one.
+func (x *localIndex) split(s, at int32) {
+	t := x.takeSpan()
+	left, right := &x.spans[s], &x.spans[t]
+	*right = *left
+	left.end, right.start = at, at
+	right.holding.next = x.copySpill(left.holding.next)
+	left.next = t
+	right.older = s
+	if left.newer == noEntry {
+		x.newest = t
+	} else {
+		x.spans[left.newer].older = t
+	}
+	left.newer = t
+}
+
+// insert adds a new span to node n, behind the one before.
+func (x *localIndex) insert(now simtime.Time, n, before int32, start, end int, h holding) int32 {
+	s := x.takeSpan()
+	x.spans[s] = blockSpan{node: n, start: int32(start), end: int32(end), put: now, holding: h}
+	if before == noEntry {
+		x.spans[s].next, x.nodes[n].head = x.nodes[n].head, s
+	} else {
+		x.spans[s].next, x.spans[before].next = x.spans[before].next, s
+	}
+	x.link(s)
+	x.blocks += end - start
+	x.holdings += end - start
+	return s
+}
+
+// merge joins span s to the one before it in the run when nothing tells them
+// apart any more.
+func (x *localIndex) merge(before, s int32) {
+	b, e := &x.spans[before], &x.spans[s]
+	if x.headsKept || b.end != e.start || b.put != e.put || e.older != before || !x.sameHolders(before, s) {
+		return
+	}
+	b.end, b.next = e.end, e.next
+	x.release(s)
+}
+
+func (x *localIndex) sameHolders(a, b int32) bool {
+	g, h := &x.spans[a].holding, &x.spans[b].holding
 	for {
-		if h.model == model {
+		if g.pods != h.pods || g.model != h.model || g.word != h.word || (g.next == noEntry) != (h.next == noEntry) {
+			return false
+		}
+		if g.next == noEntry {
+			return true
+		}
+		g, h = &x.spill[g.next], &x.spill[h.next]
+	}
+}
+
+// hold adds to the holders of span s.
+func (x *localIndex) hold(s int32, add holding) {
+	known := false
+	h := &x.spans[s].holding
+	for {
+		if h.model == add.model {
 			known = true
-			if h.word == word {
-				h.pods |= pods
+			if h.word == add.word {
+				h.pods |= add.pods
 				return
 			}
 		}
@@ -222,48 +362,99 @@ func (x *localIndex) hold(e int32, model, word uint32, pods uint64) {
 		h = &x.spill[h.next]
 	}
 	if !known {
-		x.holdings++
+		x.holdings += x.spans[s].len()
 	}
+	// The link is set before spill can move, as h may point into it.
+	if x.unusedSpill != noEntry {
+		h.next = x.unusedSpill
+	} else {
+		h.next = int32(len(x.spill))
+	}
+	x.takeSpill(add)
+}
+
+func (x *localIndex) takeSpill(h holding) int32 {
 	s := x.unusedSpill
 	if s != noEntry {
 		x.unusedSpill = x.spill[s].next
-		h.next = s
 	} else {
 		s = int32(len(x.spill))
-		h.next = s // before spill moves, as h may point into it
 		x.spill = append(x.spill, holding{})
 	}
-	x.spill[s] = holding{pods: pods, model: model, word: word, next: noEntry}
+	x.spill[s] = h
+	return s
 }
 
-// take is an unused entry's number.
-func (x *localIndex) take() int32 {
-	if e := x.unused; e != noEntry {
-		x.unused = x.entries[e].older
-		return e
+// copySpill copies a chain of holdings.
+func (x *localIndex) copySpill(from int32) int32 {
+	if from == noEntry {
+		return noEntry
 	}
-	x.entries = append(x.entries, indexEntry{})
-	return int32(len(x.entries) - 1)
+	h := x.spill[from]
+	h.next = x.copySpill(h.next)
+	return x.takeSpill(h)
 }
 
-// remove drops block e.
-func (x *localIndex) remove(e int32) {
-	x.unlink(e)
-	x.table.remove(x.entries[e].hash)
-	x.holdings -= x.modelsOf(e)
-	for s := x.entries[e].next; s != noEntry; {
-		next := x.spill[s].next
-		x.spill[s].next, x.unusedSpill = x.unusedSpill, s
-		s = next
+// takeSpan is an unused span's number.
+func (x *localIndex) takeSpan() int32 {
+	if s := x.unusedSpan; s != noEntry {
+		x.unusedSpan = x.spans[s].older
+		return s
 	}
-	x.entries[e].older, x.unused = x.unused, e
+	x.spans = append(x.spans, blockSpan{})
+	return int32(len(x.spans) - 1)
 }
 
-// modelsOf counts the models that block e is held for.
-func (x *localIndex) modelsOf(e int32) int {
+// evict drops the n least recently put blocks.
+func (x *localIndex) evict(n int) {
+	for n > 0 {
+		s := x.oldest
+		take := min(n, x.spans[s].len())
+		x.spans[s].start += int32(take)
+		x.blocks -= take
+		x.holdings -= take * x.modelsOf(s)
+		x.evicted += int64(take)
+		n -= take
+		if x.spans[s].len() == 0 {
+			x.remove(s)
+		}
+	}
+}
+
+// remove drops span s with what blocks it has, and its node when it was the last.
+func (x *localIndex) remove(s int32) {
+	x.blocks -= x.spans[s].len()
+	x.holdings -= x.spans[s].len() * x.modelsOf(s)
+	n := x.spans[s].node
+	for link := &x.nodes[n].head; ; link = &x.spans[*link].next {
+		if *link == s {
+			*link = x.spans[s].next
+			break
+		}
+	}
+	x.release(s)
+	if x.nodes[n].head == noEntry {
+		x.table.remove(x.nodes[n].first)
+		x.nodes[n].head, x.unusedNode = x.unusedNode, n
+	}
+}
+
+// release takes span s, out of its node already, off the list and frees it.
+func (x *localIndex) release(s int32) {
+	x.unlink(s)
+	for h := x.spans[s].holding.next; h != noEntry; {
+		next := x.spill[h].next
+		x.spill[h].next, x.unusedSpill = x.unusedSpill, h
+		h = next
+	}
+	x.spans[s].older, x.unusedSpan = x.unusedSpan, s
+}
+
+// modelsOf counts the models that span s is held for.
+func (x *localIndex) modelsOf(s int32) int {
 	n := 0
-	for h := &x.entries[e].holding; ; h = &x.spill[h.next] {
-		if x.firstOfModel(e, h) {
+	for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
+		if x.firstOfModel(s, h) {
 			n++
 		}
 		if h.next == noEntry {
@@ -272,9 +463,9 @@ func (x *localIndex) modelsOf(e int32) int {
 	}
 }
 
-// firstOfModel reports whether no holding of block e before h is of h's model.
-func (x *localIndex) firstOfModel(e int32, h *holding) bool {
-	for f := &x.entries[e].holding; f != h; f = &x.spill[f.next] {
+// firstOfModel reports whether no holding of span s before h is of h's model.
+func (x *localIndex) firstOfModel(s int32, h *holding) bool {
+	for f := &x.spans[s].holding; f != h; f = &x.spill[f.next] {
 		if f.model == h.model {
 			return false
 		}
@@ -282,28 +473,30 @@ func (x *localIndex) firstOfModel(e int32, h *holding) bool {
 	return true
 }
 
-// link makes e the newest entry.
-func (x *localIndex) link(e int32) {
-	x.entries[e].newer, x.entries[e].older = noEntry, x.newest
+// link makes s the newest span.
+func (x *localIndex) link(s int32) {
+	x.listed.stale = true
+	x.spans[s].newer, x.spans[s].older = noEntry, x.newest
 	if x.newest == noEntry {
-		x.oldest = e
+		x.oldest = s
 	} else {
-		x.entries[x.newest].newer = e
+		x.spans[x.newest].newer = s
 	}
-	x.newest = e
+	x.newest = s
 }
 
-func (x *localIndex) unlink(e int32) {
-	newer, older := x.entries[e].newer, x.entries[e].older
+func (x *localIndex) unlink(s int32) {
+	x.listed.stale = true
+	newer, older := x.spans[s].newer, x.spans[s].older
 	if newer == noEntry {
 		x.newest = older
 	} else {
-		x.entries[newer].older = older
+		x.spans[newer].older = older
 	}
 	if older == noEntry {
 		x.oldest = newer
 	} else {
-		x.entries[older].newer = newer
+		x.spans[older].newer = newer
 	}
 }
 
@@ -316,8 +509,8 @@ func (x *localIndex) sweep(now simtime.Time) {
 		return
 	}
 	x.swept = last
-	for x.oldest != noEntry && last-x.entries[x.oldest].put > x.ttl {
-		x.expired++
+	for x.oldest != noEntry && last-x.spans[x.oldest].put > x.ttl {
+		x.expired += int64(x.spans[x.oldest].len())
 		x.remove(x.oldest)
 	}
 }
@@ -329,14 +522,13 @@ func (x *localIndex) podRemoved(pod int) {
 	}
 }
 
-// forget takes a pod out of every block and drops the blocks that nobody has
-// then.
+// forget takes a pod out of every span and drops those that nobody has then.
 func (x *localIndex) forget(pod int) {
 	word, bit := uint32(pod/64), uint64(1)<<(pod%64)
-	for e := x.newest; e != noEntry; {
-		older := x.entries[e].older
+	for s := x.newest; s != noEntry; {
+		older := x.spans[s].older
 		left := uint64(0)
-		for h := &x.entries[e].holding; ; h = &x.spill[h.next] {
+		for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
 			if h.word == word {
 				h.pods &^= bit
 			}
@@ -346,10 +538,11 @@ func (x *localIndex) forget(pod int) {
 			}
 		}
 		if left == 0 {
-			x.remove(e)
+			x.remove(s)
 		}
-		e = older
+		s = older
 	}
+	x.listed.stale = true
 }
 
 // Go's sizes for what the original keeps a block in: a slot of the outer map, a
@@ -363,8 +556,8 @@ const (
 func (x *localIndex) stats(now simtime.Time) IndexStats {
 	x.sweep(now)
 	return IndexStats{
-		Entries: x.table.used,
-		Bytes:   int64(x.table.used)*bytesPerBlock + int64(x.holdings)*bytesPerBlockModel,
+		Entries: x.blocks,
+		Bytes:   int64(x.blocks)*bytesPerBlock + int64(x.holdings)*bytesPerBlockModel,
 		Evicted: x.evicted,
 		Expired: x.expired,
 	}
@@ -372,20 +565,44 @@ func (x *localIndex) stats(now simtime.Time) IndexStats {
 
 func (x *localIndex) eachHolding(now simtime.Time, f func(hash uint64, pod int)) {
 	x.sweep(now)
-	for e := x.newest; e != noEntry; e = x.entries[e].older {
-		for h := &x.entries[e].holding; ; h = &x.spill[h.next] {
-			for pods := h.pods; pods != 0; pods &= pods - 1 {
-				f(x.entries[e].hash, 64*int(h.word)+bits.TrailingZeros64(pods))
+	for s := x.newest; s != noEntry; s = x.spans[s].older {
+		x.eachBlock(s, func(hash uint64) {
+			for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
+				for pods := h.pods; pods != 0; pods &= pods - 1 {
+					f(hash, 64*int(h.word)+bits.TrailingZeros64(pods))
+				}
+				if h.next == noEntry {
+					break
+				}
 			}
-			if h.next == noEntry {
-				break
-			}
-		}
+		})
 	}
 }
 
+// eachBlock calls f for the hash of each block of span s, the newest first.
+func (x *localIndex) eachBlock(s int32, f func(hash uint64)) {
+	n := &x.nodes[x.spans[s].node]
+	run := workload.Run{First: n.first, Step: n.step}
+	for i := x.spans[s].end - 1; i >= x.spans[s].start; i-- {
+		f(run.Hash(int(i)))
+	}
+}
+
+// listedBlocks finds a span by the hash of any of its blocks. Routing has no
+// use for that, so it is made when somebody asks.
+type listedBlocks struct {
+	stale bool
+	spans map[uint64]int32
+}
+
 func (x *localIndex) lists(model string, hash uint64, pod int) bool {
+	if x.listed.stale || x.listed.spans == nil {
+		x.listed = listedBlocks{spans: make(map[uint64]int32, x.blocks)}
+		for s := x.newest; s != noEntry; s = x.spans[s].older {
+			x.eachBlock(s, func(hash uint64) { x.listed.spans[hash] = s })
+		}
+	}
 	id, known := x.models[model]
-	e := x.table.get(hash)
-	return known && e != noEntry && x.holders(e, id, uint32(pod/64))&(1<<(pod%64)) != 0
+	s, held := x.listed.spans[hash]
+	return known && held && x.holders(s, id, uint32(pod/64))&(1<<(pod%64)) != 0
 }

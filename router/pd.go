@@ -90,7 +90,7 @@ func (p *pdPolicy) Route(now simtime.Time, req *Request, pods []Pod, rng *rand.R
 		Pod: pair.decode.pod, Disaggregated: true, Prefill: pair.prefill.pod,
 		MatchPercent: pair.prefill.percent,
 	}
-	p.prefix.index.add(now, req.Model, p.prefix.hashes, pods[d.Prefill].ID)
+	p.prefix.index.add(now, req.Model, &p.prefix.prompt, pods[d.Prefill].ID)
 	p.prefilling[pods[d.Prefill].ID]++
 	p.pending[pods[d.Pod].ID]++
 	return d, nil
@@ -265,7 +265,7 @@ func (p *pdPolicy) matchPrefills(now simtime.Time, req *Request, pods []Pod) {
 	for _, c := range p.prefills {
 		x.candidates = append(x.candidates, c.pod)
 	}
-	x.index.match(now, req.Model, x.hashes, pods, x.candidates, x.percents)
+	x.index.match(now, req.Model, &x.prompt, pods, x.candidates, x.percents)
 	for i := range p.prefills {
 		p.prefills[i].percent = max(0, x.percents[p.prefills[i].pod])
 	}

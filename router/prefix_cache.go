@@ -30,7 +30,7 @@ type prefixCache struct {
 	counters []prefixCounters
 
 	// Scratch of one decision.
-	hashes     []uint64
+	prompt     promptBlocks
 	candidates []int // to which matching is narrowed
 	percents   []int // by pod: match percentage, or noMatch
 	best       []int // among which the choice is drawn
@@ -40,12 +40,43 @@ type prefixCache struct {
 type prefixIndex interface {
 	// match sets percents[i] for each candidate i to the percentage of the blocks
 	// that pods[i] is listed for, or to noMatch.
-	match(now simtime.Time, model string, hashes []uint64, pods []Pod, candidates, percents []int)
-	add(now simtime.Time, model string, hashes []uint64, pod int)
+	match(now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates, percents []int)
+	add(now simtime.Time, model string, p *promptBlocks, pod int)
 	podRemoved(pod int)
 	stats(now simtime.Time) IndexStats
 	eachHolding(now simtime.Time, f func(hash uint64, pod int))
 	lists(model string, hash uint64, pod int) bool
+}
+
+// promptBlocks is a prompt as an index sees it.
+type promptBlocks struct {
+	runs   []workload.Run
+	blocks int // in all runs
+}
+
+// cut sets p to the full blocks of a prompt, which may be nil.
+func (p *promptBlocks) cut(prompt Prompt, seed uint64, block int, u workload.Unit) {
+	p.runs, p.blocks = p.runs[:0], 0
+	if prompt == nil {
+		return
+	}
+	p.runs = prompt.AppendRuns(p.runs, seed, block, u)
+	for _, r := range p.runs {
+		p.blocks += r.Blocks
+	}
+}
+
+// hashes yields the hash of each block with its place in the prompt.
+func (p *promptBlocks) hashes(yield func(i int, hash uint64) bool) {
+	i := 0
+	for _, r := range p.runs {
+		for k := range r.Blocks {
+			if !yield(i, r.Hash(k)) {
+				return
+			}
+			i++
+		}
+	}
 }
 
 // noMatch tells a pod that is not listed from one whose share rounds down to 0.
@@ -68,16 +99,13 @@ func (p *prefixCache) Route(now simtime.Time, req *Request, pods []Pod, rng *ran
 	d := p.choose(now, req.Model, pods)
 	d.Pod = draw(rng, p.best)
 	d.MatchPercent = max(0, p.percents[d.Pod])
-	p.index.add(now, req.Model, p.hashes, pods[d.Pod].ID)
+	p.index.add(now, req.Model, &p.prompt, pods[d.Pod].ID)
 	p.countersOf(req.Model).count(d.MatchPercent, d.Selection, d.Imbalanced)
 	return d, nil
 }
 
 func (p *prefixCache) hash(req *Request) {
-	p.hashes = p.hashes[:0]
-	if req.Prompt != nil {
-		p.hashes = req.Prompt.AppendHashes(p.hashes, p.settings.HashSeed, p.block, p.unit)
-	}
+	p.prompt.cut(req.Prompt, p.settings.HashSeed, p.block, p.unit)
 }
 
 // choose leaves in p.best the pods among which the choice is drawn, and says how
@@ -88,7 +116,7 @@ func (p *prefixCache) choose(now simtime.Time, model string, pods []Pod) (d Deci
 	for range pods {
 		p.percents = append(p.percents, noMatch)
 	}
-	p.index.match(now, model, p.hashes, pods, p.candidates, p.percents)
+	p.index.match(now, model, &p.prompt, pods, p.candidates, p.percents)
 
 	matched := p.pickMatched(pods)
 	switch {
@@ -199,7 +227,7 @@ func (p *prefixCache) IndexStats(now simtime.Time) IndexStats { return p.index.s
 // Remember adds a prompt to the index for a pod.
 func (p *prefixCache) Remember(now simtime.Time, req *Request, pod int) {
 	p.hash(req)
-	p.index.add(now, req.Model, p.hashes, pod)
+	p.index.add(now, req.Model, &p.prompt, pod)
 }
 
 // BlockStored hands an engine's event to the index of the KV-event-sync branch.
@@ -235,7 +263,7 @@ func (p *prefixCache) Score(now simtime.Time, req *Request, pods []Pod, _ *rand.
 		p.percents = append(p.percents, noMatch)
 		p.candidates = append(p.candidates, i)
 	}
-	p.index.match(now, req.Model, p.hashes, pods, p.candidates, p.percents)
+	p.index.match(now, req.Model, &p.prompt, pods, p.candidates, p.percents)
 	for i, percent := range p.percents {
 		scores[i] = float64(max(0, percent))
 	}
@@ -246,7 +274,7 @@ func (p *prefixCache) LowerIsBetter() bool { return false }
 
 // Routed adds the prompt that was last scored to the index.
 func (p *prefixCache) Routed(now simtime.Time, req *Request, pods []Pod, chosen int) {
-	p.index.add(now, req.Model, p.hashes, pods[chosen].ID)
+	p.index.add(now, req.Model, &p.prompt, pods[chosen].ID)
 }
 
 // ReadsMetrics is false: prefix-cache goes by its index and the gateway's own

@@ -78,18 +78,18 @@ func newSyncIndex(s Settings) *syncIndex {
 	}
 }
 
-func (x *syncIndex) match(now simtime.Time, model string, hashes []uint64, pods []Pod, candidates, percents []int) {
+func (x *syncIndex) match(now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates, percents []int) {
 	x.sweep(now)
 	c := x.contexts[model]
 	if c == nil {
 		return
 	}
 	c.touched = now
-	for depth, h := range hashes {
+	for depth, h := range p.hashes {
 		holders, matched := c.holders[h], false
 		for _, i := range candidates {
 			if holders.has(pods[i].ID) {
-				percents[i] = percentOf(depth+1, len(hashes))
+				percents[i] = percentOf(depth+1, p.blocks)
 				matched = true
 			}
 		}
@@ -101,11 +101,11 @@ func (x *syncIndex) match(now simtime.Time, model string, hashes []uint64, pods 
 
 // add notes that the router sent the blocks to pod. At the cap it stops, even
 // before a block that is already held.
-func (x *syncIndex) add(now simtime.Time, model string, hashes []uint64, pod int) {
+func (x *syncIndex) add(now simtime.Time, model string, p *promptBlocks, pod int) {
 	x.sweep(now)
 	c := x.context(now, model)
 	c.touched = now
-	for _, h := range hashes {
+	for _, h := range p.hashes {
 		if c.counted >= x.settings.MaxPrefixes {
 			return
 		}
