@@ -51,7 +51,14 @@ type prefixIndex interface {
 // promptBlocks is a prompt as an index sees it.
 type promptBlocks struct {
 	runs   []workload.Run
-	blocks int // in all runs
+	blocks int      // in all runs
+	single []uint64 // scratch
+}
+
+// A runner is a prompt that knows the runs among its blocks, as workload.Prompt
+// does; of any other, each block is a run of its own.
+type runner interface {
+	AppendRuns(dst []workload.Run, seed uint64, block int, u workload.Unit) []workload.Run
 }
 
 // cut sets p to the full blocks of a prompt, which may be nil.
@@ -60,7 +67,14 @@ func (p *promptBlocks) cut(prompt Prompt, seed uint64, block int, u workload.Uni
 	if prompt == nil {
 		return
 	}
-	p.runs = prompt.AppendRuns(p.runs, seed, block, u)
+	if r, ok := prompt.(runner); ok {
+		p.runs = r.AppendRuns(p.runs, seed, block, u)
+	} else {
+		p.single = prompt.AppendHashes(p.single[:0], seed, block, u)
+		for _, h := range p.single {
+			p.runs = append(p.runs, workload.Run{First: h, Blocks: 1})
+		}
+	}
 	for _, r := range p.runs {
 		p.blocks += r.Blocks
 	}

@@ -25,8 +25,6 @@ type Prompt interface {
 	Len(u workload.Unit) int
 	// AppendHashes appends the chained hashes of the full blocks of length block.
 	AppendHashes(dst []uint64, seed uint64, block int, u workload.Unit) []uint64
-	// AppendRuns appends the same blocks as runs.
-	AppendRuns(dst []workload.Run, seed uint64, block int, u workload.Unit) []workload.Run
 }
 
 // A Request is what the router sees of one request.

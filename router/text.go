@@ -41,14 +41,6 @@ func (t Text) AppendHashes(dst []uint64, seed uint64, block int, u workload.Unit
 	return dst
 }
 
-// AppendRuns appends the blocks of AppendHashes, each a run of its own.
-func (t Text) AppendRuns(dst []workload.Run, seed uint64, block int, u workload.Unit) []workload.Run {
-	for _, h := range t.AppendHashes(nil, seed, block, u) {
-		dst = append(dst, workload.Run{First: h, Blocks: 1})
-	}
-	return dst
-}
-
 // hashText is the hash of one block of text under its parent's.
 func hashText(seed, parent uint64, block string) uint64 {
 	var d xxhash.Digest
