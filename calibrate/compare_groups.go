@@ -73,7 +73,7 @@ type Verdict string
 
 // The verdicts, from the best to the worst.
 const (
-	Same         Verdict = "same"          // KS cannot tell the samples apart
+	Same         Verdict = "same"          // close or in band, and KS cannot tell the samples apart
 	Close        Verdict = "close"         // p50, p95 and Wasserstein within 5%
 	InBand       Verdict = "in band"       // p50 and p95 inside the seeds' band
 	OtherShape   Verdict = "other shape"   // p50 and p95 within 5%, Wasserstein not
@@ -241,18 +241,19 @@ func (c *TimeComparison) verdict() Verdict {
 		}
 	}
 	worst := c.worst()
+	near, inBand := math.Abs(worst) <= verdictTolerance, c.inBand()
 	switch {
 	case measured == 0:
 		return NotMeasured
 	case simulated == 0:
 		return NotSimulated
-	case c.KS.P.Or(0) >= verdictAlpha:
+	case (near || inBand) && c.KS.P.Or(0) >= verdictAlpha:
 		return Same
-	case math.Abs(worst) <= verdictTolerance && c.WassersteinShare.Or(0) <= verdictTolerance:
+	case near && c.WassersteinShare.Or(0) <= verdictTolerance:
 		return Close
-	case c.inBand():
+	case inBand:
 		return InBand
-	case math.Abs(worst) <= verdictTolerance:
+	case near:
 		return OtherShape
 	case worst < 0:
 		return TooLow

@@ -14,7 +14,7 @@ import (
 // A Pair is two policies on the same load. Differences are B less A, ratios B
 // over A.
 type Pair struct {
-	Load    string       `json:"load"` // scenario, and round where one is known
+	Load    string       `json:"load"` // scenario, and round or else seed
 	A       PairSide     `json:"a"`
 	B       PairSide     `json:"b"`
 	Metrics []PairMetric `json:"metrics"` // those known of both sides in the simulation
@@ -104,7 +104,8 @@ func (c *StudyComparison) assess() {
 	}
 }
 
-// A load is the phases that differ in their policy alone.
+// A load is the phases that differ in their policy alone, and in what the caches
+// and the router's index hold at the start: each policy had its own preparation.
 type load struct {
 	name   string
 	digest string
@@ -138,10 +139,10 @@ func (c *StudyComparison) loads() []load {
 	})
 }
 
-// loadDigest identifies all of a phase but its policy.
+// loadDigest identifies all of a phase but its policy and its start.
 func loadDigest(p *PhaseComparison) string {
 	load := *p.Plan.Scenario
-	load.Policies = nil
+	load.Policies, load.Start = nil, scenario.Start{}
 	return fmt.Sprintf("%s, round %s", scenario.Digest(&load), p.round())
 }
 
@@ -153,11 +154,10 @@ func (p *PhaseComparison) round() record.Int {
 }
 
 func loadName(p *PhaseComparison) string {
-	name := p.Plan.Scenario.Name
 	if round, ok := p.round().Get(); ok {
-		name += fmt.Sprintf(", round %d", round)
+		return fmt.Sprintf("%s, round %d", p.Plan.Scenario.Name, round)
 	}
-	return name
+	return fmt.Sprintf("%s, seed %d", p.Plan.Scenario.Name, p.Plan.Scenario.Seed)
 }
 
 func newPair(load string, a, b *PhaseComparison) Pair {
@@ -266,9 +266,9 @@ func sortRanked(ranked []Ranked, more bool) {
 	})
 }
 
-// Order is a ranking in words: "prefix-cache 96 > random 91", with = between
-// equal values.
-func Order(ranked []Ranked, format func(float64) string) string {
+// Order is a ranking in words: "prefix-cache > random", with = between equal
+// values.
+func Order(ranked []Ranked) string {
 	var s strings.Builder
 	for i, r := range ranked {
 		switch {
@@ -277,7 +277,7 @@ func Order(ranked []Ranked, format func(float64) string) string {
 		case i > 0:
 			s.WriteString(" > ")
 		}
-		s.WriteString(r.Policy + " " + format(r.Value))
+		s.WriteString(r.Policy)
 	}
 	return s.String()
 }

@@ -127,7 +127,7 @@ func planScenario(nameOrPath string, sets []string, policies map[string]string, 
 			policy = base.Policies[0]
 		}
 		if policy == "" {
-			problems = append(problems, fmt.Errorf("%s: phase %q: its records do not say the policy it ran under: name one of %s", m.Source, m.phase, strings.Join(base.Policies, ", ")))
+			problems = append(problems, fmt.Errorf("%s: phase %q: its records do not say the policy it ran under: name it (--policy), one of %s", m.Source, m.phase, strings.Join(base.Policies, ", ")))
 			continue
 		}
 		sc, err := scenario.LoadWith(nameOrPath, append(sets[:len(sets):len(sets)], fmt.Sprintf("policies=[%q]", policy)))

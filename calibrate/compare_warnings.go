@@ -87,10 +87,10 @@ func (p *PhaseComparison) differentStart() []string {
 	if p.Plan.Continue || p.Plan.Scenario.Start.EngineCache != "cold" {
 		return nil
 	}
-	const advice = `the scenario starts with empty caches: start.engine_cache = "all" or "owners" makes them warm`
+	const advice = `start.engine_cache = "all" or "owners" begins warm`
 	if t := p.traces.measured; t != nil && t.first > 0 {
 		if 2*t.warm > t.first {
-			return []string{fmt.Sprintf("the measurement began warm (the first request of %d of %d families hit the cache) and %s", t.warm, t.first, advice)}
+			return []string{fmt.Sprintf("the measurement began warm (the first request of %d of %d families hit the cache), the scenario begins cold: %s", t.warm, t.first, advice)}
 		}
 		return nil
 	}
@@ -99,9 +99,9 @@ func (p *PhaseComparison) differentStart() []string {
 	s, haveS := simulated.Get()
 	switch {
 	case haveM && haveS && m-s > hitTolerance:
-		return []string{fmt.Sprintf("the hit ratio was %.3f measured and is %.3f simulated; %s", m, s, advice)}
+		return []string{fmt.Sprintf("the hit ratio is %.3f measured and %.3f simulated: did the measurement begin warm? The scenario begins cold: %s", m, s, advice)}
 	case !haveM && haveS && s > hitTolerance:
-		return []string{fmt.Sprintf("cache hits were not measured, and the simulated hit ratio is %.3f; if the measurement began warm, %s", s, advice)}
+		return []string{fmt.Sprintf("cache hits were not measured, and the scenario begins cold and hits %.3f: if the measurement began warm, %s", s, advice)}
 	}
 	return nil
 }

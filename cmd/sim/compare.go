@@ -6,201 +6,169 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+	"strings"
 
 	"fleetsim/calibrate"
 	"fleetsim/model"
 	"fleetsim/model/profiles"
-	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 )
 
 const compareHelp = `
 Usage: sim compare STUDY [flags]
+       sim compare MEASURED... --scenario SCENARIO|STUDY [flags]
 
-Simulates every phase of a study and prints measured beside simulated; with
---repeat also the 5-95% band over that many seeds, and whether the measured
-value lies inside it. STUDY is a file or a built-in study.
+Sets measured beside simulated. A STUDY, a file or a built-in one, brings its
+own measurements. MEASURED are files of phase or request records (JSON lines,
+plain or gzip) and run directories; they are simulated by the phases of the
+same name in a study, or all by one scenario. With request records whole
+distributions are compared, of each phase and tenant, and judged in a word.
 
-Example: sim compare routing-study --repeat 100`
+--repeat adds the 5-95% band over that many seeds.
+
+Example: sim compare routing-study --repeat 100 --pairs
+         sim compare requests.jsonl.gz --scenario hot90 --policy prefix-cache --plot figures`
+
+// compareFlags are what `sim compare` was asked for.
+type compareFlags struct {
+	scenario string
+	policies []string
+	repeat   int
+	sets     []string
+	profile  string
+	format   string
+	plot     string
+	pairs    bool
+	wide     bool
+	workers  int
+	progress bool
+}
 
 func compareCommand(args []string, stdout, stderr io.Writer) int {
-	var repeat, workers int
-	var format, profileName string
-	var sets []string
-	var forced bool
+	var o compareFlags
 	f := newFlags("compare", compareHelp, stdout, stderr)
-	f.IntVar(&repeat, "repeat", 1, "number of seeds a phase, from the study's own on")
-	f.StringVar(&format, "format", "table", "table or json")
-	f.StringVar(&profileName, "profile", "", "profile, a built-in name or a .toml file, instead of the scenarios'")
-	f.StringArrayVar(&sets, "set", nil, "change one key of every phase's scenario: path.to.key=value (repeatable)")
-	f.IntVar(&workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
-	f.BoolVar(&forced, "progress", false, "show progress even when standard error is no terminal")
+	f.StringVar(&o.scenario, "scenario", "", "scenario or study that simulates the measured files, a built-in name or a .toml file")
+	f.StringArrayVar(&o.policies, "policy", nil, "policy that the measured phases ran under, or PHASE=POLICY for one of them (repeatable)")
+	f.IntVar(&o.repeat, "repeat", 1, "number of seeds a phase, one after the other: adds the 5-95% band")
+	f.StringArrayVar(&o.sets, "set", nil, "change one key of every phase's scenario: path.to.key=value (repeatable)")
+	f.StringVar(&o.profile, "profile", "", "profile, a built-in name or a .toml file, instead of the scenarios'")
+	f.StringVar(&o.format, "format", "table", "table or json")
+	f.StringVar(&o.plot, "plot", "", "directory for figures, SVG and PNG: distributions and a timeline of each phase")
+	f.BoolVar(&o.pairs, "pairs", false, "also show the differences between policies on the same load")
+	f.BoolVar(&o.wide, "wide", false, "show every column, however wide")
+	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
+	f.BoolVar(&o.progress, "progress", false, "show progress even when standard error is no terminal")
 	if status, ok := f.parse(args); !ok {
 		return status
 	}
-	if err := oneOf("format", format, "table", "json"); err != nil {
-		return f.fail(statusUsage, err)
-	}
-	if f.NArg() != 1 || repeat < 1 || repeat > 1_000_000 {
-		return f.fail(statusUsage, errors.New("compare takes one STUDY and a --repeat from 1 to 1000000 (see sim compare --help)"))
-	}
-	study, err := scenario.LoadStudyWith(f.Arg(0), sets)
+	plan, err := o.plan(f.Args())
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
-	profile := func(sc *scenario.Scenario) (*model.Profile, error) {
-		if profileName != "" {
-			return profiles.Load(profileName)
-		}
-		return profiles.Load(sc.Profile)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	done := progress(stderr, "runs", repeat*len(study.Phases), forced)
-	c, err := calibrate.CompareStudy(ctx, study, profile, repeat, workers, done)
+	c, err := o.compare(ctx, plan, stderr)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return f.fail(statusFailed, errors.New("stopped: a comparison needs all its runs"))
 	case err != nil:
 		return f.fail(statusUsage, err)
 	}
-	if format == "json" {
-		if err := json.NewEncoder(stdout).Encode(c); err != nil {
+	if o.plot != "" {
+		if err := c.Plot(o.plot); err != nil {
 			return f.fail(statusFailed, err)
 		}
-		return statusOK
 	}
-	printComparison(stdout, c)
+	if err := o.print(stdout, c); err != nil {
+		return f.fail(statusFailed, err)
+	}
 	return statusOK
 }
 
-// compareColumns are the figures of the comparison's table.
-var compareColumns = []struct {
-	name, metric string
-	format       func(float64) string
-	slack        float64 // for "inside the band"
-}{
-	{"TTFT p50 s", "ttft.p50", fixed(3), 0.05},
-	{"TTFT p95 s", "ttft.p95", fixed(3), 0.05},
-	{"TPOT p95 ms", "tpot.p95", func(v float64) string { return fixed(1)(1000 * v) }, 0.05},
-	{"hit ratio", "cache_hit_ratio", fixed(3), 0.005},
-	{"good", "good", fixed(0), 0},
+// plan is what to simulate, and what was measured.
+func (o *compareFlags) plan(args []string) (*calibrate.Plan, error) {
+	if err := oneOf("format", o.format, "table", "json"); err != nil {
+		return nil, err
+	}
+	if o.repeat < 1 || o.repeat > 1_000_000 {
+		return nil, fmt.Errorf("--repeat %d: allowed is 1 to 1000000", o.repeat)
+	}
+	if o.scenario != "" {
+		return o.planRuns(args)
+	}
+	switch {
+	case len(args) == 0:
+		return nil, errors.New("compare takes a STUDY, or MEASURED files with --scenario (see sim compare --help)")
+	case len(args) > 1 || isMeasured(args[0]):
+		return nil, fmt.Errorf("%s: measured files need --scenario, a scenario or a study to simulate them by", args[0])
+	case len(o.policies) > 0:
+		return nil, errors.New("--policy: a study names the policy of each phase itself")
+	}
+	study, err := scenario.LoadStudyWith(args[0], o.sets)
+	if err != nil {
+		return nil, err
+	}
+	return calibrate.PlanStudy(study), nil
 }
 
-// printComparison writes a row a phase: measured | simulated, and the band.
-func printComparison(w io.Writer, c *calibrate.StudyComparison) {
-	t := newTable(w)
-	t.SetTitle("%s: measured | simulated (profile %s, %d seeds)", c.Study, c.Profile, c.Seeds)
-	header := table.Row{"phase"}
-	configs := []table.ColumnConfig{}
-	for i, col := range compareColumns {
-		header = append(header, col.name)
-		configs = append(configs, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.AppendHeader(append(header, "split", "waiting peak", "KV peak, blocks", "counters"))
-	t.SetColumnConfigs(configs)
-	for i := range c.Phases {
-		p := &c.Phases[i]
-		row := table.Row{p.Phase}
-		for _, col := range compareColumns {
-			row = append(row, compareCell(p, col.metric, col.format, col.slack))
-		}
-		t.AppendRow(append(row, perReplica(p, requestsOf), perReplica(p, waitingOf), perReplica(p, blocksOf(p.UsableBlocks)), countersCell(p)))
-	}
-	t.Render()
-	if c.Seeds == 1 {
-		return
-	}
-	fmt.Fprintln(w, "\nMeasured inside the 5-95% band (* marks one outside):")
-	for _, col := range compareColumns {
-		cov := c.Coverage(col.slack, col.metric)[0]
-		fmt.Fprintf(w, "  %-12s %d of %d (band widened by %g%%)\n", col.name, cov.Inside, cov.Known, 100*col.slack)
-	}
+// isMeasured reports whether the argument is there and no scenario file.
+func isMeasured(arg string) bool {
+	_, err := os.Stat(arg)
+	return err == nil && !strings.HasSuffix(arg, ".toml")
 }
 
-func compareCell(p *calibrate.PhaseComparison, metric string, format func(float64) string, slack float64) string {
-	show := func(phase *record.Phase) string {
-		for _, m := range calibrate.Metrics(phase) {
-			if v, ok := m.Value(phase).Get(); ok && m.Name == metric {
-				return format(v)
-			}
+func (o *compareFlags) planRuns(args []string) (*calibrate.Plan, error) {
+	if len(args) == 0 {
+		return nil, errors.New("no MEASURED is given: a file of phase or request records, or a run directory")
+	}
+	policies := map[string]string{}
+	for _, p := range o.policies {
+		phase, policy, single := strings.Cut(p, "=")
+		if !single {
+			phase, policy = "", p
 		}
-		return "-"
+		if _, twice := policies[phase]; twice {
+			return nil, fmt.Errorf("--policy %s: a policy is given for this twice", p)
+		}
+		policies[phase] = policy
 	}
-	cell := "-"
-	if p.Measured != nil {
-		cell = show(p.Measured)
+	measured, err := calibrate.ReadMeasured(args...)
+	if err != nil {
+		return nil, err
 	}
-	cell += " | " + show(p.Simulated)
-	if len(p.Runs) == 1 {
-		return cell
-	}
-	band := p.Band.Of(metric)
-	cell += fmt.Sprintf(" (%s..%s)", format(band.P5.Or(math.NaN())), format(band.P95.Or(math.NaN())))
-	if inside, known := p.Inside(metric, slack); known && !inside {
-		return cell + " *"
-	}
-	return cell + "  "
+	return calibrate.PlanRuns(o.scenario, o.sets, policies, measured)
 }
 
-func requestsOf(r *record.Replica) string { return r.Requests.String() }
-func waitingOf(r *record.Replica) string  { return r.WaitingPeak.String() }
-
-// blocksOf gives the KV peak of a replica in blocks, of usable ones.
-func blocksOf(usable int) func(*record.Replica) string {
-	return func(r *record.Replica) string {
-		usage, ok := r.KVUsagePeak.Get()
-		if !ok {
-			return "-"
+// compare runs the plan. Request records are kept only where something needs
+// them: they are most of the memory.
+func (o *compareFlags) compare(ctx context.Context, plan *calibrate.Plan, stderr io.Writer) (*calibrate.StudyComparison, error) {
+	profile := func(sc *scenario.Scenario) (*model.Profile, error) {
+		if o.profile != "" {
+			return profiles.Load(o.profile)
 		}
-		return fixed(0)(usage * float64(usable))
+		return profiles.Load(sc.Profile)
 	}
+	done := progress(stderr, "runs", o.repeat*len(plan.Study.Phases), o.progress)
+	if o.scenario == "" && o.plot == "" {
+		return calibrate.CompareStudy(ctx, plan.Study, profile, o.repeat, o.workers, done)
+	}
+	return calibrate.CompareRuns(ctx, plan, profile, o.repeat, o.workers, done)
 }
 
-// perReplica is a figure of each replica, measured | simulated.
-func perReplica(p *calibrate.PhaseComparison, show func(*record.Replica) string) string {
-	side := func(phase *record.Phase) string {
-		if phase == nil || len(phase.Replicas) == 0 {
-			return "-"
-		}
-		s := ""
-		for i := range phase.Replicas {
-			if i > 0 {
-				s += "/"
-			}
-			s += show(&phase.Replicas[i])
-		}
-		return s
+func (o *compareFlags) print(w io.Writer, c *calibrate.StudyComparison) error {
+	if o.format == "json" {
+		return json.NewEncoder(w).Encode(c)
 	}
-	return side(p.Measured) + " | " + side(p.Simulated)
-}
-
-// countersCell is how prefix-cache chose: prefix_match, prefix_match_skipped,
-// least_request_fallback and, after a +, imbalanced.
-func countersCell(p *calibrate.PhaseComparison) string {
-	side := func(phase *record.Phase) string {
-		if phase == nil || phase.RoutingCounterDeltas == nil {
-			return "-"
-		}
-		count := map[string]float64{}
-		for _, d := range phase.RoutingCounterDeltas {
-			switch d.Name {
-			case "aibrix_prefix_cache_routing_selection_total":
-				count[d.Labels["selection"]] = d.Delta
-			case "aibrix_prefix_cache_load_imbalance_total":
-				count["imbalanced"] = d.Delta
-			}
-		}
-		if len(count) == 0 {
-			return "-"
-		}
-		return fmt.Sprintf("%.0f/%.0f/%.0f+%.0f", count["prefix_match"], count["prefix_match_skipped"], count["least_request_fallback"], count["imbalanced"])
+	if o.scenario == "" {
+		printStudy(w, c, o.wide)
+	} else {
+		printGroups(w, c)
 	}
-	return side(p.Measured) + " | " + side(p.Simulated)
+	printRankings(w, c)
+	if o.pairs {
+		printPairs(w, c, o.wide)
+	}
+	return nil
 }
