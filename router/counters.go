@@ -23,6 +23,20 @@ type CounterSource interface {
 	AppendCounters(dst []Counter) []Counter
 }
 
+// AddCounters adds the counters of another gateway to sums; both are sorted as
+// Gateway.Counters are, and so is the result.
+func AddCounters(sums, more []Counter) []Counter {
+	for _, c := range more {
+		i, found := slices.BinarySearchFunc(sums, c, compareCounters)
+		if found {
+			sums[i].Value += c.Value
+		} else {
+			sums = slices.Insert(sums, i, c)
+		}
+	}
+	return sums
+}
+
 // compareCounters orders counters by name, then label by label.
 func compareCounters(a, b Counter) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), slices.CompareFunc(a.Labels, b.Labels, func(x, y Label) int {

@@ -5,7 +5,6 @@ import (
 
 	"fleetsim/model"
 	"fleetsim/random"
-	"fleetsim/router"
 	"fleetsim/sim/admission"
 	"fleetsim/sim/scenario"
 	"fleetsim/simtime"
@@ -24,8 +23,10 @@ type request struct {
 	serial   int // like Index, but over all phases of a chain
 	cancels  bool
 
-	replica  *replica // that it was routed to and is counted at
-	decision router.Decision
+	replica  *replica // that it was routed to
+	routing  routing
+	leg      leg
+	prefill  prefillRecord // when another engine has run it
 	inEngine bool
 	place    place // at the admission proxies
 	status   int   // HTTP status; 0 before an answer
@@ -127,7 +128,7 @@ func (c *client) next(at simtime.Time, lane int) *request {
 		set(&output, t.Output)
 	}
 	*r = request{seq: r.seq, lane: lane, tenant: tenant, serial: c.serial + i,
-		prompt: r.prompt[:0], decision: router.Decision{Pod: -1}}
+		prompt: r.prompt[:0]}
 	r.seq.Prompt, r.seq.Outputs, r.seq.Cached = 0, 0, 0
 	r.seq.Scheduled, r.seq.First, r.seq.Shown = simtime.Never, simtime.Never, simtime.Never
 	r.seq.Hidden = c.hiddenTokens(family)
@@ -252,9 +253,7 @@ func (r *run) end(q *request) {
 	q.ended = true
 	r.client.inFlight--
 	r.client.live--
-	if q.replica != nil {
-		r.gateways.ended(q.replica.id)
-	}
+	r.gateways.ended(r.now, q)
 	r.release(q)
 	r.recorder.ended(q, r.now)
 	if q.lane >= 0 {

@@ -67,7 +67,9 @@ func (r *run) stop(rep *replica, to engineState, f fate) {
 // orphan is a request whose engine has ended.
 func (r *run) orphan(q *request, f fate) {
 	q.inEngine = false
-	if f == cut {
+	if q.leg == prefilling {
+		r.prefillLost(q, f)
+	} else if f == cut {
 		r.answer(q, q.status, errStreamCut)
 	} else {
 		r.hang(q, q.status, errStreamCut)

@@ -38,6 +38,10 @@ func (r *run) fault(i int) {
 		r.follow(r.deployment.Lose(r.now, rep.id, replace))
 	case "slow":
 		r.slowDown(rep, f)
+	case "cache_reset":
+		if !r.resetCache(rep) {
+			r.notes = append(r.notes, fmt.Sprintf("the cache of %s was not reset at %v: blocks were in use, or the engine did not answer", rep.name, f.At))
+		}
 	}
 }
 

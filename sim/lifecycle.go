@@ -75,7 +75,7 @@ func (r *run) list(rep *replica, listed bool) {
 // endpoint is the gateway hearing of a change.
 func (r *run) endpoint(c endpointChange) {
 	if c.listed {
-		r.gateways.addPod(c.rep.id, c.rep.name)
+		r.gateways.addPod(r.now, c.rep.id, c.rep.name, c.rep.role, c.rep.roleSet)
 	} else {
 		r.gateways.removePod(c.rep.id)
 	}

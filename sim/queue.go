@@ -9,34 +9,37 @@ import "fleetsim/simtime"
 type kind uint8
 
 const (
-	evStreamEnd kind = iota // the client has the end of a stream
-	evAdmission             // a wait in the admission proxies ends
-	evLifecycle             // a replica enters its next stage
-	evEndpoint              // the gateway hears of a changed endpoint
-	evArrival               // the client is due to send
-	evRetry                 // the client sends again what was refused
-	evRoute                 // the gateway picks a pod
-	evDeliver               // the engine receives a request
-	evStepEnd               // an engine's oldest step ends
-	evSilence               // a client looks whether it has heard anything
-	evCancel                // a client gives up
-	evFault                 // a fault of the scenario strikes
-	evRecovery              // a slow replica is fast again
-	evTerminate             // a deleted replica's SIGTERM
-	evShutdown              // the engine's shutdown timeout is over
-	evKill                  // a deleted replica's SIGKILL
-	evRollout               // a rolling update begins
-	evScrape                // the autoscaler's metrics are read
-	evPreScale              // the minimum of replicas changes
-	evReconcile             // the autoscaler decides
-	evSnapshot              // the engines' gauges are read
+	evStreamEnd      kind = iota // the client has the end of a stream
+	evAdmission                  // a wait in the admission proxies ends
+	evLifecycle                  // a replica enters its next stage
+	evEndpoint                   // the gateway hears of a changed endpoint
+	evKVEvents                   // the gateways hear what an engine has stored and evicted
+	evArrival                    // the client is due to send
+	evRetry                      // the client sends again what was refused
+	evRoute                      // the gateway picks a pod
+	evForward                    // the gateway counts a request and sends it on
+	evDeliver                    // the engine receives a request
+	evStepEnd                    // an engine's oldest step ends
+	evPrefillTimeout             // the gateway gives up a prefill
+	evSilence                    // a client looks whether it has heard anything
+	evCancel                     // a client gives up
+	evFault                      // a fault of the scenario strikes
+	evRecovery                   // a slow replica is fast again
+	evTerminate                  // a deleted replica's SIGTERM
+	evShutdown                   // the engine's shutdown timeout is over
+	evKill                       // a deleted replica's SIGKILL
+	evRollout                    // a rolling update begins
+	evScrape                     // the autoscaler's metrics are read
+	evPreScale                   // the minimum of replicas changes
+	evReconcile                  // the autoscaler decides
+	evSnapshot                   // the engines' gauges are read
 )
 
 // ofCluster reports whether events of the kind outlive the load: what has begun
 // in the cluster goes on in the phase that continues it.
 func (k kind) ofCluster() bool {
 	switch k {
-	case evLifecycle, evEndpoint, evStepEnd, evRecovery, evTerminate, evShutdown, evKill:
+	case evLifecycle, evEndpoint, evKVEvents, evStepEnd, evRecovery, evTerminate, evShutdown, evKill:
 		return true
 	}
 	return false

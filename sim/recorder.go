@@ -45,9 +45,9 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 	out.ErrorCategory = q.err
 	if q.replica != nil {
 		out.Replica = q.replica.name
-		out.MatchPercent = record.Some(q.decision.MatchPercent)
-		out.Selection = q.decision.Selection
-		out.Imbalanced = record.Some(q.decision.Imbalanced)
+		out.MatchPercent = record.Some(q.routing.choice.MatchPercent)
+		out.Selection = q.routing.choice.Selection
+		out.Imbalanced = record.Some(q.routing.choice.Imbalanced)
 	}
 	if q.status != 0 {
 		out.HTTPStatus = record.Some(q.status)
@@ -73,9 +73,9 @@ func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
 		out.Result = record.Failed
 	}
 	out.OutputTokens = record.Some(s.Outputs)
-	out.CachedTokens = record.Some(s.Cached)
+	out.CachedTokens = record.Some(q.cached())
 	if s.Scheduled != simtime.Never {
-		out.QueueSeconds = seconds(s.Scheduled - s.Queued)
+		out.QueueSeconds = seconds(q.waited())
 	}
 	if s.Shown != simtime.Never {
 		out.TTFT = seconds(s.Shown + rc.overhead - q.sent)

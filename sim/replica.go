@@ -29,6 +29,12 @@ type replica struct {
 	listed bool // in the endpoint list that is on its way to the gateway
 	active int  // requests in the engine
 
+	role, roleSet string // labels for prefill/decode disaggregation
+	meter         meter
+	probe         *probe // of the gateways' metrics; nil: no policy reads them
+	scrapes       *probe // of Prometheus; nil: there is none
+	watched       bool   // the engine publishes its cache events
+
 	expected  simtime.Time // of the step end that is in the queue; Never: none
 	slowUntil simtime.Time // end of the slowness at work; 0: none
 	speed     model.Ratio
@@ -43,6 +49,7 @@ type replica struct {
 // newReplica adds the replica with the next ID, its engine not running.
 func (r *run) newReplica(id int) *replica {
 	rep := &replica{id: id, name: r.replicaName(id), expected: simtime.Never}
+	rep.role, rep.roleSet = r.role(id)
 	r.replicas = append(r.replicas, rep)
 	r.boot(rep)
 	return rep
@@ -67,6 +74,9 @@ func (r *run) boot(rep *replica) {
 		panic(err) // checked when the run was built
 	}
 	rep.Replica = model.NewReplica(limits, r.Profile.Cost)
+	rep.meter, rep.watched = meter{busySince: simtime.Never}, false
+	r.observe(rep)
+	r.watchCache(rep)
 	rep.SetSpeed(r.now, rep.speed)
 	if noise := r.Scenario.Model.Noise; noise != nil && *noise {
 		// An engine that is started again scatters anew.
@@ -112,18 +122,6 @@ func highest(a, b model.Gauges) model.Gauges {
 	return model.Gauges{Running: max(a.Running, b.Running), Waiting: max(a.Waiting, b.Waiting), UsedBlocks: max(a.UsedBlocks, b.UsedBlocks)}
 }
 
-// route lets the gateway pick a pod and counts the request there.
-func (r *run) route(q *request) {
-	pod, outstanding, err := r.gateways.route(r.now, q)
-	if err != nil {
-		r.answer(q, 503, errNoPod)
-		return
-	}
-	q.replica = r.replicas[pod]
-	q.replica.chosen = max(q.replica.chosen, outstanding)
-	r.deliver(q)
-}
-
 // deliver hands the request to its replica.
 func (r *run) deliver(q *request) {
 	rep := q.replica
@@ -144,9 +142,9 @@ func (r *run) deliver(q *request) {
 
 // enqueue puts the request in the engine's queue.
 func (r *run) enqueue(rep *replica, q *request) {
-	q.seq.ID, q.seq.Output = q.Index, q.Output
+	q.seq.ID, q.seq.Output, q.seq.Received = q.Index, q.wanted(), q.received()
 	if limits := rep.Limits(); limits.PrefixCaching {
-		q.prompt = append(q.prompt, answerOf(q))
+		q.prompt = append(q.prompt[:len(q.Prompt)], answerOf(q))
 		q.seq.Hashes = q.prompt.AppendHashes(q.seq.Hashes[:0], 0, limits.BlockTokens, workload.Tokens)
 	}
 	q.status = 200
@@ -198,7 +196,9 @@ func (r *run) stepEnd(rep *replica) {
 		q := s.Owner.(*request)
 		q.inEngine = false
 		rep.active--
-		r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
+		if !r.prefilled(q) {
+			r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
+		}
 	})
 	r.expect(rep)
 	r.exitIfDrained(rep)
@@ -209,6 +209,10 @@ func (r *run) snapshot() {
 	if r.scaling != nil {
 		r.scaling.emit(r)
 	}
+	var ledgers []LedgerCount
+	if r.ledgers != nil {
+		ledgers = r.compareLedgers()
+	}
 	for _, rep := range r.replicas {
 		if !rep.answers() {
 			continue
@@ -217,7 +221,11 @@ func (r *run) snapshot() {
 		g := rep.Gauges()
 		rep.sampled = highest(rep.sampled, g)
 		if r.Sample != nil {
-			r.Sample(r.sample(rep, g))
+			s := r.sample(rep, g)
+			if ledgers != nil {
+				s.Ledgers = &ledgers[rep.id]
+			}
+			r.Sample(s)
 		}
 	}
 	r.queue.push(event{at: r.now + r.Scenario.Observe.SnapshotInterval.Time, kind: evSnapshot})

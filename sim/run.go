@@ -25,6 +25,8 @@ type run struct {
 	queue eventQueue
 
 	gateways   *gateways
+	kvEvents   kvEvents
+	ledgersOf  map[*router.Gateway]*ledgers
 	deployment *lifecycle.Deployment
 	replicas   []*replica // by ID, those that are gone too
 	endpoints  []endpointChange
@@ -36,7 +38,10 @@ type run struct {
 	scaler   *scaler  // nil: no autoscaler
 	scaling  *scaling // nil: nothing can change the replicas
 	recorder recorder
-	counters []router.Counter // of the gateway at the beginning
+	counters []router.Counter // of the gateways at the beginning
+	index    *IndexSummary    // at the beginning
+	ledgers  *ledgers         // nil: the ledgers are not compared
+	pd       disaggregation
 	events   int64
 	notes    []string
 }
@@ -53,7 +58,7 @@ func Run(s Setup) (*record.Phase, error) {
 
 // newRun builds the cluster and the load of the setup.
 func newRun(s Setup) (*run, error) {
-	r := &run{Setup: s, expected: simtime.Never}
+	r := &run{Setup: s, expected: simtime.Never, ledgersOf: make(map[*router.Gateway]*ledgers)}
 	if err := r.build(); err != nil {
 		return nil, err
 	}
@@ -84,7 +89,7 @@ func (r *run) build() error {
 	for id := range sc.Cluster.Replicas {
 		rep := r.newReplica(id)
 		rep.state, rep.listed = up, true
-		r.gateways.addPod(id, rep.name)
+		r.gateways.addPod(r.now, id, rep.name, rep.role, rep.roleSet)
 	}
 	return nil
 }
@@ -103,8 +108,12 @@ func (r *run) begins(serial int) error {
 	if r.scaler, err = newScaler(r.Setup); err != nil {
 		return err
 	}
-	r.counters = r.gateways.counters()
+	r.counters, r.index = r.gateways.counters(), r.gateways.indexStats(r.now)
+	r.pd = disaggregation{Prefills: make(map[string]int)}
+	r.openLedgers()
 	for _, rep := range r.replicas {
+		r.observe(rep)
+		r.watchCache(rep)
 		rep.startPhase()
 	}
 	return nil
@@ -170,8 +179,14 @@ func (r *run) handle(e event) {
 		r.tryAgain(e.req)
 	case evRoute:
 		r.route(e.req)
+	case evForward:
+		r.forward(e.req)
+	case evKVEvents:
+		r.hearKV(e.id)
 	case evDeliver:
 		r.deliver(e.req)
+	case evPrefillTimeout:
+		r.prefillTimesOut(e.req)
 	case evStepEnd:
 		r.stepEnd(r.replicas[e.id])
 	case evSilence:
@@ -240,5 +255,17 @@ func (r *run) extend(p *record.Phase) {
 	if r.scaling != nil {
 		r.scaling.emit(r)
 		add("scaling", r.scaling.summary())
+	}
+	if index := r.gateways.indexStats(r.now); index != nil {
+		add("router_index", index.since(r.index))
+	}
+	if r.ledgers != nil {
+		add("ledgers", r.ledgerSummary())
+	}
+	if len(r.gateways.processes) > 1 {
+		add("gateway_requests", r.gateways.requests())
+	}
+	if len(r.pd.Prefills) > 0 || r.pd.Timeouts > 0 {
+		add("disaggregation", &r.pd)
 	}
 }

@@ -19,7 +19,9 @@ func (r *run) prime() {
 				rep.prime(r.primingPrompt(f))
 			}
 			if start.RouterIndex == "owners" && owns {
-				r.gateways.remember(&router.Request{Prompt: r.primingPrompt(f)}, id)
+				prompt := r.primingPrompt(f)
+				r.gateways.remember(&router.Request{Prompt: prompt}, id)
+				r.ledgers.learn(prompt, id)
 			}
 		}
 	}

@@ -17,10 +17,11 @@ type Sample struct {
 	At           simtime.Time // since the phase began
 	Scaling      *ScalingPoint
 	Replica      string
-	Running      int     // vllm:num_requests_running
-	Waiting      int     // vllm:num_requests_waiting
-	KVUsage      float64 // vllm:kv_cache_usage_perc, 0 to 1
-	InFlight     int     // the gateway's count
+	Running      int          // vllm:num_requests_running
+	Waiting      int          // vllm:num_requests_waiting
+	KVUsage      float64      // vllm:kv_cache_usage_perc, 0 to 1
+	InFlight     int          // the gateways' count
+	Ledgers      *LedgerCount // nil: not compared
 }
 
 // AppendJSON appends the sample as one JSON object without a newline.
@@ -46,6 +47,9 @@ func (s *Sample) AppendJSON(dst []byte) []byte {
 	dst = appendNumber(dst, s.KVUsage)
 	dst = append(dst, `,"in_flight":`...)
 	dst = strconv.AppendInt(dst, int64(s.InFlight), 10)
+	if s.Ledgers != nil {
+		dst = s.Ledgers.appendMembers(dst)
+	}
 	return append(dst, '}')
 }
 
