@@ -220,7 +220,6 @@ func TestWarningsOfRecords(t *testing.T) {
 			p.InputTokensRange = record.Range{Min: record.Some(500), Max: record.Some(560)}
 		}, "cold", []string{"prompts: in the middle of their range 530 tokens measured, 512 simulated (-18); a chat template adds tokens on the server"}},
 		"no TTFT":       {func(p *record.Phase) { p.TTFT.P50 = record.Float{} }, "cold", []string{"no TTFT: the source did not stream"}},
-		"notes":         {func(p *record.Phase) { p.Notes = []string{"shared nodes"} }, "cold", []string{"measured: shared nodes"}},
 		"nothing known": {func(p *record.Phase) { *p = record.Phase{CacheHitRatio: record.Some(0.1)} }, "cold", []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,6 +231,16 @@ func TestWarningsOfRecords(t *testing.T) {
 			require.Equal(t, c.want, p.warnings())
 		})
 	}
+}
+
+func TestNotes(t *testing.T) {
+	p := &PhaseComparison{Measured: &record.Phase{Notes: []string{"shared nodes", unstreamedNote}}}
+	require.Equal(t, []string{"shared nodes"}, p.Notes())
+	require.Len(t, p.Measured.Notes, 2, "the record is left alone")
+	require.Empty(t, (&PhaseComparison{}).Notes())
+
+	unstreamed := record.Summarize([]record.Request{{Result: record.OK, E2E: record.Some(1.0)}}, record.StudySLO(), record.Meta{})
+	require.Contains(t, unstreamed.Notes, unstreamedNote)
 }
 
 // twoPolicies is a study of one load: least-request and random under two seeds.

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fleetsim/sim/record"
 )
@@ -27,12 +28,16 @@ func (p *PhaseComparison) warnings() []string {
 	} {
 		all = append(all, check()...)
 	}
-	for _, note := range p.Measured.Notes {
-		if note != unstreamedNote {
-			all = append(all, "measured: "+note)
-		}
-	}
 	return all
+}
+
+// Notes are what the measurement's source says about it, but for what Warnings
+// say already.
+func (p *PhaseComparison) Notes() []string {
+	if p.Measured == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(p.Measured.Notes), func(note string) bool { return note == unstreamedNote })
 }
 
 // differentLoads compares what was sent.

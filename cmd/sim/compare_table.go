@@ -182,11 +182,15 @@ func alignParts(rows [][]string) []string {
 	return joined
 }
 
-// printWarnings writes what makes the sides of a phase unlike.
+// printWarnings writes what makes the sides of a phase unlike, and what the
+// measurement's source says about it.
 func printWarnings(w io.Writer, c *calibrate.StudyComparison) {
 	for i := range c.Phases {
 		for _, warning := range c.Phases[i].Warnings {
 			fmt.Fprintf(w, "warning: %s: %s\n", c.Phases[i].Phase, warning)
+		}
+		for _, note := range c.Phases[i].Notes() {
+			fmt.Fprintf(w, "note: %s: %s\n", c.Phases[i].Phase, note)
 		}
 	}
 }
@@ -261,6 +265,9 @@ func printGroups(w io.Writer, c *calibrate.StudyComparison) {
 		fmt.Fprintf(w, "\n%s, %s\n", p.Phase, p.Plan.Policy)
 		for _, warning := range p.Warnings {
 			fmt.Fprintln(w, "warning:", warning)
+		}
+		for _, note := range p.Notes() {
+			fmt.Fprintln(w, "note:", note)
 		}
 		for j := range p.Groups {
 			printGroup(w, &p.Groups[j], c.Seeds)
@@ -368,7 +375,7 @@ func printRankings(w io.Writer, c *calibrate.StudyComparison) {
 	fmt.Fprintln(w)
 	t := newTable(w)
 	t.SetTitle("Policies on the same load, the best first")
-	t.AppendHeader(table.Row{"load", "by", "measured", "simulated", "decided pairs"})
+	t.AppendHeader(table.Row{"load", "by", "measured", "simulated", "agree"})
 	agreeing, decided := 0, 0
 	for i := range c.Rankings {
 		r := &c.Rankings[i]
@@ -376,10 +383,10 @@ func printRankings(w io.Writer, c *calibrate.StudyComparison) {
 		if measured == simulated {
 			simulated = "the same"
 		}
-		verdict := "none"
+		verdict := "-"
 		if r.Decided > 0 {
 			decided++
-			verdict = fmt.Sprintf("%d of %d agree", r.Agree, r.Decided)
+			verdict = fmt.Sprintf("%d of %d", r.Agree, r.Decided)
 			if r.Agrees() {
 				agreeing++
 			}
@@ -387,7 +394,8 @@ func printRankings(w io.Writer, c *calibrate.StudyComparison) {
 		t.AppendRow(table.Row{r.Load, rankingNames[r.Metric], measured, simulated, verdict})
 	}
 	t.Render()
-	fmt.Fprintf(w, "Of %d rankings in which a measured gap exceeds the simulated 90%% band, the simulation has %d right.\n", decided, agreeing)
+	fmt.Fprintln(w, "agree: of the pairs of policies whose measured gap exceeds the simulated 90% band, those in the same order.")
+	fmt.Fprintf(w, "Of %d rankings with such a pair, the simulation has %d right.\n", decided, agreeing)
 }
 
 // pairFormats show what pairs differ in; those not here only with --wide.
