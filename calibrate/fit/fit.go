@@ -56,6 +56,7 @@ type Options struct {
 // Progress is how far a search has come.
 type Progress struct {
 	Evaluations int // simulations of all runs
+	Expected    int // in all, by the look of it
 	Best        float64
 }
 

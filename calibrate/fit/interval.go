@@ -56,7 +56,7 @@ const (
 	resamples     = 400
 	intervalLow   = 0.05
 	intervalHigh  = 0.95
-	widest        = 1.0 // logarithm of high over low beyond which an interval says nothing
+	widest        = 2.5 // logarithm of high over low beyond which an interval says nothing
 	blockRequests = 8   // requests that are resampled together: neighbours wait for the same steps
 )
 

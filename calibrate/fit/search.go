@@ -33,9 +33,17 @@ func (s *search) evaluate(x []float64) (*point, error) {
 		s.best = pt
 	}
 	if s.o.Progress != nil && s.best != nil {
-		s.o.Progress(Progress{s.evaluations, s.best.objective})
+		s.o.Progress(Progress{s.evaluations, max(s.expected(), s.evaluations), s.best.objective})
 	}
 	return pt, nil
+}
+
+// expected is roughly how many evaluations the search takes: derivatives for
+// several steps of each descent, and the polish.
+func (s *search) expected() int {
+	const steps = 8
+	derivatives := 2*len(s.problem.parameters) + 2
+	return derivatives*(2+steps*(s.o.Starts+1)) + s.o.Polish
 }
 
 // over reports whether the search must end.

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"fleetsim/calibrate/fit"
+	"fleetsim/model"
+	"fleetsim/model/profiles"
+)
+
+const calibrateHelp = `
+Usage: sim calibrate RUN... [--scenario SCENARIO|STUDY] [flags]
+
+Fits a profile to measured runs: it simulates the same arrivals and moves the
+coefficients until simulated TTFT and TPOT meet the measured ones. RUN is a file
+of request records (JSON lines, plain or gzip), of phase records where there is
+nothing finer, or a result of vllm bench serve, which needs no scenario.
+
+Ctrl-C keeps the best so far.
+
+Example: sim calibrate requests.jsonl.gz --scenario hot90 --policy prefix-cache -o mine.toml
+         sim run hot90 --profile mine.toml`
+
+// calibrateFlags are what sim calibrate was asked for.
+type calibrateFlags struct {
+	input    fit.Input
+	choice   fit.Choice
+	weights  []string
+	profile  string
+	bench    string
+	name     string
+	output   string
+	benchOut string
+	seed     uint64
+	starts   int
+	polish   int
+	workers  int
+	crossval bool
+	noise    bool
+	progress bool
+}
+
+func calibrateCommand(args []string, stdout, stderr io.Writer) int {
+	var o calibrateFlags
+	f := newFlags("calibrate", calibrateHelp, stdout, stderr)
+	f.StringVar(&o.input.Scenario, "scenario", "", "scenario or study that the records were measured under, a built-in name or a .toml file")
+	f.StringArrayVar(&o.input.Sets, "set", nil, "change one key of the scenario: path.to.key=value (repeatable)")
+	f.StringVar(&o.input.Policy, "policy", "", "routing policy that was measured (default the scenario's first)")
+	f.StringArrayVar(&o.input.Phases, "phase", nil, "take only this phase (repeatable)")
+	f.StringVar(&o.profile, "profile", "qwen3.8-27b-fp8-l20", "profile to start from, a built-in name or a .toml file")
+	f.StringVar(&o.bench, "bench-profile", "", "profile to start from for results of vllm bench serve (default as --profile)")
+	f.StringArrayVar(&o.choice.Fit, "fit", nil, "fit only this coefficient, or overhead for both halves; bench:NAME for vllm bench serve alone (repeatable)")
+	f.StringArrayVar(&o.choice.Fix, "fix", nil, "keep this coefficient (repeatable)")
+	f.StringArrayVar(&o.choice.Bounds, "bound", nil, "bounds of a coefficient: NAME=LOW:HIGH (repeatable)")
+	f.StringArrayVar(&o.weights, "weight", nil, "weight of a run beside the others: RUN=WEIGHT (repeatable)")
+	f.BoolVar(&o.crossval, "cross-validate", false, "predict each run from the others, and show both errors")
+	f.BoolVar(&o.noise, "noise", false, "measure how step times scatter, and put it into the profile")
+	f.StringVarP(&o.output, "output", "o", "", "file for the profile")
+	f.StringVar(&o.benchOut, "bench-output", "", "file for the profile of vllm bench serve")
+	f.StringVar(&o.name, "name", "", "name of the profile (default that of --profile with -fitted)")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the search's starts and of the bootstrap")
+	f.IntVar(&o.starts, "starts", 3, "starts of the search")
+	f.IntVar(&o.polish, "polish", 400, "simulations of all runs for the search's last part")
+	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
+	f.BoolVar(&o.progress, "progress", false, "show progress even when standard error is no terminal")
+	if status, ok := f.parse(args); !ok {
+		return status
+	}
+	o.input.Files = f.Args()
+	runs, options, err := o.plan()
+	if err != nil {
+		return f.fail(statusUsage, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	tell := changingProgress(stderr, "simulations", o.progress)
+	options.Progress = func(p fit.Progress) { tell(p.Evaluations, p.Expected) }
+	r, err := fit.Fit(ctx, runs, options)
+	if err != nil {
+		return f.fail(statusUsage, err)
+	}
+	var folds []fit.Fold
+	if o.crossval && r.Complete {
+		if folds, err = fit.CrossValidate(ctx, runs, options, r); err != nil {
+			return f.fail(statusFailed, err)
+		}
+	}
+	if err := o.write(stdout, r, runs, folds); err != nil {
+		return f.fail(statusFailed, err)
+	}
+	if !r.Complete {
+		return f.fail(statusFailed, errors.New("stopped: the profile is the best so far, and its intervals are not known"))
+	}
+	return statusOK
+}
+
+// plan is what to fit to what.
+func (o *calibrateFlags) plan() ([]fit.Run, fit.Options, error) {
+	options := fit.Options{Seed: o.seed, Starts: o.starts, Polish: o.polish, Workers: o.workers}
+	if len(o.input.Files) == 0 {
+		return nil, options, errors.New("no RUN is given: a file of request or phase records, or a result of vllm bench serve")
+	}
+	if o.starts < 1 || o.starts > 1000 || o.polish < 0 || o.polish > 1_000_000 {
+		return nil, options, fmt.Errorf("--starts %d --polish %d: allowed are 1 to 1000 and 0 to 1000000", o.starts, o.polish)
+	}
+	runs, err := fit.Load(o.input)
+	if err != nil {
+		return nil, options, err
+	}
+	if err := fit.Weigh(runs, o.weights); err != nil {
+		return nil, options, fmt.Errorf("--weight: %w", err)
+	}
+	if options.Base, err = profiles.Load(o.profile); err != nil {
+		return nil, options, err
+	}
+	if o.bench != "" {
+		bench, err := profiles.Load(o.bench)
+		if err != nil {
+			return nil, options, err
+		}
+		options.Environments = map[string]*model.Profile{fit.Bench: bench}
+	}
+	options.Parameters, err = o.choice.Parameters(options.Base, runs)
+	return runs, options, err
+}
+
+// write prints the report and writes the profiles.
+func (o *calibrateFlags) write(stdout io.Writer, r *fit.Result, runs []fit.Run, folds []fit.Fold) error {
+	if err := r.Write(stdout, folds); err != nil {
+		return err
+	}
+	sources := strings.Join(fit.Names(runs), ", ")
+	for _, out := range []struct{ path, environment, suffix string }{
+		{o.output, "", "-fitted"}, {o.benchOut, fit.Bench, "-fitted-bench"},
+	} {
+		if out.path == "" {
+			continue
+		}
+		p, err := r.Profile(out.environment, sources)
+		if err != nil {
+			return err
+		}
+		if p.Name += out.suffix; o.name != "" {
+			p.Name = o.name + strings.TrimPrefix(out.suffix, "-fitted")
+		}
+		if o.noise {
+			if p.Noise, err = r.Noise(runs); err != nil {
+				return err
+			}
+		}
+		if err := profiles.WriteFile(out.path, p); err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, "profile", p.Name, "is in", out.path)
+	}
+	return nil
+}
