@@ -38,7 +38,7 @@ type placement struct {
 type LedgerCount struct {
 	Entries     int `json:"entries"`     // blocks that the indexes list, once for each pod and gateway
 	Gone        int `json:"gone"`        // of these, blocks whose KV the pod's engine does not hold in its cache
-	Tails       int `json:"tails"`       // of these, ends of prompts, which fill no engine block and are never kept
+	Tails       int `json:"tails"`       // of these, ends of prompts, which fill no engine block and are not kept
 	Unmatchable int `json:"unmatchable"` // entries under a hash that no prompt has, from events that v0.7.0 misreads
 	Cached      int `json:"cached"`      // blocks that the engines hold in their caches, once for each gateway
 	Unknown     int `json:"unknown"`     // of these, blocks that the gateway's index does not list for the pod
@@ -90,8 +90,8 @@ func (r *run) openLedgers() {
 	r.ledgers.samples, r.ledgers.mostGone, r.ledgers.mostUnknown = 0, LedgerCount{}, LedgerCount{}
 }
 
-// sent notes the request's prompt for the pod that it goes to, or whose engine
-// computes it.
+// sent notes the request's prompt, and the answer that follows it, for the pod
+// that it goes to, or whose engine computes it.
 func (l *ledgers) sent(q *request) {
 	if l == nil {
 		return
@@ -100,12 +100,12 @@ func (l *ledgers) sent(q *request) {
 	if q.routing.choice.Disaggregated {
 		pod = q.routing.choice.PrefillID
 	}
-	l.learn(q.Prompt, pod)
+	q.prompt = append(q.prompt[:len(q.Prompt)], answerOf(q))
+	l.learn(q.prompt, pod)
 }
 
 // learn notes which engine block holds the end of each of the prompt's index
-// blocks. What a pod was sent before has the same blocks up to where the two
-// prompts part, so only the rest is entered.
+// blocks, and which index block holds the end of each of its engine blocks.
 func (l *ledgers) learn(p workload.Prompt, pod int) {
 	if l == nil {
 		return
@@ -114,26 +114,18 @@ func (l *ledgers) learn(p workload.Prompt, pod int) {
 	l.hashes = p.AppendHashes(l.hashes[:0], s.Seed, s.Block, s.Unit)
 	l.engine = p.AppendHashes(l.engine[:0], 0, l.tokens, workload.Tokens)
 	l.locate(p)
-	low, high := 0, len(l.hashes)
-	for low < high {
-		mid := int(uint(low+high) >> 1)
-		if h, known := l.behind[placement{l.hashes[mid], pod}]; known && h == l.holder(mid) {
-			low = mid + 1
-		} else {
-			high = mid
-		}
+	for i, h := range l.hashes {
+		l.behind[placement{h, pod}] = l.holder(i)
 	}
-	for i := low; i < len(l.hashes); i++ {
-		l.behind[placement{l.hashes[i], pod}] = l.holder(i)
-		for b := l.complete(i - 1); b < l.complete(i); b++ {
-			l.ahead[placement{l.engine[b], pod}] = l.hashes[i]
+	i := 0 // the index block that the engine block ends in
+	for b, h := range l.engine {
+		for i < len(l.ends) && l.ends[i] < (b+1)*l.tokens {
+			i++
 		}
-	}
-	if n := len(l.hashes); n > 0 {
-		// Less than an index block is missing to the end of what is left.
-		for b := l.complete(n - 1); b < len(l.engine); b++ {
-			l.ahead[placement{l.engine[b], pod}] = l.hashes[n-1]
+		if i == len(l.ends) {
+			break // the gateway does not see so far
 		}
+		l.ahead[placement{h, pod}] = l.hashes[i]
 	}
 }
 
@@ -144,15 +136,6 @@ func (l *ledgers) holder(i int) uint64 {
 		return l.engine[b]
 	}
 	return 0
-}
-
-// complete is how many engine blocks the prompt fills up to the end of its i-th
-// index block.
-func (l *ledgers) complete(i int) int {
-	if i < 0 {
-		return 0
-	}
-	return l.ends[i] / l.tokens
 }
 
 // locate sets l.ends for the prompt. Inside a segment bytes and tokens are in
