@@ -22,6 +22,7 @@ type request struct {
 	tenant   int
 	serial   int // like Index, but over all phases of a chain
 	cancels  bool
+	turn     turn
 
 	replica  *replica // that it was routed to
 	routing  routing
@@ -45,6 +46,7 @@ type client struct {
 	w        scenario.Workload
 	begin    simtime.Time
 	arrivals *workload.Arrivals // open loop; nil in a closed loop
+	trace    *traceLoad         // arrivals of a trace; nil otherwise
 	prompts  *workload.Generator
 	order    []int // family of each request; beyond it, in turn
 	serial   int   // of the first request
@@ -66,13 +68,17 @@ type client struct {
 func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, error) {
 	w := s.Scenario.Workload
 	c := &client{w: w, begin: begin, serial: serial}
-	if w.Arrivals != nil {
-		var err error
-		if c.arrivals, err = newArrivals(w, s.Seed); err != nil {
-			return nil, err
-		}
-	} else if w.ClosedLoop == nil {
-		return nil, errNoLoad
+	var err error
+	switch {
+	case w.Arrivals != nil:
+		c.arrivals, err = newArrivals(w, s.Seed)
+	case w.Trace != nil:
+		c.trace, err = openTrace(s, serial)
+	case w.ClosedLoop == nil:
+		err = errNoLoad
+	}
+	if err != nil {
+		return nil, err
 	}
 	p := w.Prompt
 	c.prompts = workload.NewGenerator(shape(p), p.Families, base, random.Stream(s.Seed, "prompts"))
@@ -80,15 +86,12 @@ func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, e
 		c.order = workload.Order(w.Requests, p.Families, p.HotFraction, random.Stream(s.Seed, "families"))
 	}
 	c.hide = random.Stream(s.Seed, "hidden")
-	for range p.Families {
-		c.hidden = append(c.hidden, c.hide.Float64() < w.HiddenFirst)
-	}
 	if w.Cancel.Fraction > 0 {
 		c.cancel = random.Stream(s.Seed, "cancel")
 	}
 	if w.Retry.MaxAttempts > 1 {
-		var err error
 		if c.retrier, err = admission.NewRetrier(w.Retry); err != nil {
+			c.close()
 			return nil, err
 		}
 		c.jitter = random.Stream(s.Seed, "retry")
@@ -96,12 +99,23 @@ func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, e
 	return c, nil
 }
 
-// end is when the load is over by its own plan; 0 when the plan has no times.
+// close lets go of the trace's file.
+func (c *client) close() {
+	if c.trace != nil {
+		c.trace.close()
+	}
+}
+
+// end is when the load is over by its own plan; the begin when the plan has no
+// times, or only those of its arrivals.
 func (c *client) end() simtime.Time {
 	if loop := c.w.ClosedLoop; loop != nil {
 		return c.begin + loop.Duration.Time
 	}
 	end := c.begin
+	if c.trace != nil {
+		return end
+	}
 	for _, st := range c.w.Arrivals.Stages {
 		end += st.Duration.Time
 	}
@@ -110,15 +124,7 @@ func (c *client) end() simtime.Time {
 
 // next makes the next request of the plan, due at at.
 func (c *client) next(at simtime.Time, lane int) *request {
-	var r *request
-	if n := len(c.free); n > 0 {
-		r, c.free = c.free[n-1], c.free[:n-1]
-	} else {
-		r = new(request)
-	}
 	i := c.planned
-	c.planned++
-	c.live++
 	family, repeat, output, tenant, name := c.family(i), c.w.Prompt.BodyRepeat, c.w.Output, 0, ""
 	if n := len(c.w.Tenants); n > 0 {
 		tenant = i % n
@@ -127,14 +133,28 @@ func (c *client) next(at simtime.Time, lane int) *request {
 		set(&repeat, t.BodyRepeat)
 		set(&output, t.Output)
 	}
-	*r = request{seq: r.seq, lane: lane, tenant: tenant, serial: c.serial + i,
+	r := c.fresh(lane, tenant)
+	r.seq.Hidden = c.hiddenTokens(family)
+	r.prompt = c.prompts.Prompt(r.prompt, family, r.serial, repeat)
+	r.Request = workload.Request{Index: i, At: at, Tenant: name, Family: family, Prompt: r.prompt, Output: output}
+	return r
+}
+
+// fresh counts one more request of the plan, which is yet to be filled in.
+func (c *client) fresh(lane, tenant int) *request {
+	var r *request
+	if n := len(c.free); n > 0 {
+		r, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		r = new(request)
+	}
+	*r = request{seq: r.seq, lane: lane, tenant: tenant, serial: c.serial + c.planned,
 		prompt: r.prompt[:0]}
 	r.seq.Prompt, r.seq.Outputs, r.seq.Cached = 0, 0, 0
 	r.seq.Scheduled, r.seq.First, r.seq.Shown = simtime.Never, simtime.Never, simtime.Never
-	r.seq.Hidden = c.hiddenTokens(family)
-	r.prompt = c.prompts.Prompt(r.prompt, family, r.serial, repeat)
 	r.cancels = c.cancel != nil && c.cancel.Float64() < c.w.Cancel.Fraction
-	r.Request = workload.Request{Index: i, At: at, Tenant: name, Family: family, Prompt: r.prompt, Output: output}
+	c.planned++
+	c.live++
 	return r
 }
 
@@ -144,6 +164,9 @@ func (c *client) next(at simtime.Time, lane int) *request {
 func (c *client) hiddenTokens(family int) int {
 	hides := false
 	if family >= 0 {
+		for family >= len(c.hidden) {
+			c.hidden = append(c.hidden, c.hide.Float64() < c.w.HiddenFirst)
+		}
 		hides = c.hidden[family]
 	} else if c.w.HiddenFirst > 0 {
 		hides = c.hide.Float64() < c.w.HiddenFirst
@@ -177,8 +200,12 @@ func (c *client) recycle(q *request) {
 
 // startLoad puts the first arrivals in the queue.
 func (r *run) startLoad() {
-	if r.client.arrivals != nil {
+	switch {
+	case r.client.arrivals != nil:
 		r.planArrival()
+		return
+	case r.client.trace != nil:
+		r.planRow()
 		return
 	}
 	for lane := range r.client.w.ClosedLoop.Concurrency {
@@ -207,15 +234,28 @@ func (r *run) arriveAt(at simtime.Time, lane int) {
 	r.push(at, evArrival, r.client.next(at, lane))
 }
 
+// due takes the plan on to its next arrival, and reports whether this one is to be
+// sent now: a turn of a conversation may have to wait.
+func (r *run) due(q *request) bool {
+	switch {
+	case r.client.trace != nil:
+		return r.turnDue(q)
+	case q.lane < 0:
+		r.planArrival()
+	}
+	return true
+}
+
 // arrive sends the request, or drops it when too many are in flight.
 func (r *run) arrive(q *request) {
-	if q.lane < 0 {
-		r.planArrival()
+	if !r.due(q) {
+		return
 	}
 	q.sent = r.now
 	if r.client.drops() {
 		q.ended = true
 		r.client.live--
+		r.turnEnds(q)
 		r.recorder.dropped(q)
 		r.client.recycle(q)
 		return
@@ -256,6 +296,7 @@ func (r *run) end(q *request) {
 	r.gateways.ended(r.now, q)
 	r.release(q)
 	r.recorder.ended(q, r.now)
+	r.turnEnds(q)
 	if q.lane >= 0 {
 		r.nextInLane(q.lane, r.now+r.client.w.ClosedLoop.ThinkTime.Time)
 	}

@@ -78,12 +78,17 @@ func runChain(ctx context.Context, setups []Setup, done func(int, *record.Phase)
 	if err != nil {
 		return err
 	}
-	done(0, r.simulate())
-	for i := 1; i < len(setups) && ctx.Err() == nil; i++ {
-		if err := r.goOn(setups[i]); err != nil {
+	for i := 0; i < len(setups) && ctx.Err() == nil; i++ {
+		if i > 0 {
+			if err := r.goOn(setups[i]); err != nil {
+				return err
+			}
+		}
+		phase, err := r.simulate()
+		if err != nil {
 			return err
 		}
-		done(i, r.simulate())
+		done(i, phase)
 	}
 	return nil
 }

@@ -146,6 +146,9 @@ func (r *run) enqueue(rep *replica, q *request) {
 	if limits := rep.Limits(); limits.PrefixCaching {
 		q.prompt = append(q.prompt[:len(q.Prompt)], answerOf(q))
 		q.seq.Hashes = q.prompt.AppendHashes(q.seq.Hashes[:0], 0, limits.BlockTokens, workload.Tokens)
+		if q.leg != decoding {
+			r.sharing.add(q)
+		}
 	}
 	q.status = 200
 	q.seq.Owner = q
@@ -155,8 +158,12 @@ func (r *run) enqueue(rep *replica, q *request) {
 	r.expect(rep)
 }
 
-// answerOf is the content that the model generates for q: unlike any other.
+// answerOf is the content that the model generates for q: unlike any other, but
+// for the prompts that repeat it.
 func answerOf(q *request) workload.Segment {
+	if q.Answer != 0 {
+		return workload.Segment{ID: q.Answer, Tokens: q.Output}
+	}
 	return workload.Segment{ID: 0xff<<56 | uint64(q.serial), Tokens: q.Output}
 }
 

@@ -38,22 +38,25 @@ type run struct {
 	scaler   *scaler  // nil: no autoscaler
 	scaling  *scaling // nil: nothing can change the replicas
 	recorder recorder
+	sharing  *sharing         // nil: nothing to watch
 	counters []router.Counter // of the gateways at the beginning
 	index    *IndexSummary    // at the beginning
 	ledgers  *ledgers         // nil: the ledgers are not compared
 	pd       disaggregation
 	events   int64
 	notes    []string
+	err      error // ends the phase: its load cannot be read
 }
 
-// Run simulates the setup and returns its phase record. It fails only on a
-// setup that cannot be run, before anything has happened.
+// Run simulates the setup and returns its phase record. It fails on a setup that
+// cannot be run, before anything has happened, and on a trace that cannot be read
+// to its end.
 func Run(s Setup) (*record.Phase, error) {
 	r, err := newRun(s)
 	if err != nil {
 		return nil, err
 	}
-	return r.simulate(), nil
+	return r.simulate()
 }
 
 // newRun builds the cluster and the load of the setup.
@@ -99,15 +102,16 @@ func (r *run) begins(serial int) error {
 	r.begin, r.events, r.notes = r.now, 0, nil
 	r.recorder = newRecorder(r.Setup, r.begin)
 	var err error
-	if r.client, err = newClient(r.Setup, arrivalContents, r.begin, serial); err != nil {
-		return err
-	}
 	if r.gate, err = newGate(r.Setup); err != nil {
 		return err
 	}
 	if r.scaler, err = newScaler(r.Setup); err != nil {
 		return err
 	}
+	if r.client, err = newClient(r.Setup, arrivalContents, r.begin, serial); err != nil {
+		return err
+	}
+	r.sharing = newSharing(r.Setup)
 	r.counters, r.index = r.gateways.counters(), r.gateways.indexStats(r.now)
 	r.pd = disaggregation{Prefills: make(map[string]int)}
 	r.openLedgers()
@@ -120,12 +124,16 @@ func (r *run) begins(serial int) error {
 }
 
 // simulate runs the phase to its end.
-func (r *run) simulate() *record.Phase {
+func (r *run) simulate() (*record.Phase, error) {
+	defer r.client.close()
 	r.start()
 	for !r.over() {
 		r.step()
 	}
-	return r.finish()
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.finish(), nil
 }
 
 // start puts the phase's first events in the queue.
@@ -139,6 +147,9 @@ func (r *run) start() {
 // over reports whether every arrival has ended and the load's own time is over:
 // what else happens in the cluster concerns nobody.
 func (r *run) over() bool {
+	if r.err != nil {
+		return true
+	}
 	return r.client.live == 0 && (len(r.queue) == 0 || r.queue[0].at > r.client.end())
 }
 
@@ -238,6 +249,7 @@ func (r *run) finish() *record.Phase {
 	p.CacheHitRatio = record.CacheHitRatio(p.Replicas)
 	p.RoutingCounterDeltas = counterDeltas(r.counters, r.gateways.counters())
 	p.Notes = append(p.Notes, r.notes...)
+	p.Notes = append(p.Notes, r.sharing.notes(p.Replicas)...)
 	r.extend(&p)
 	return &p
 }
@@ -248,6 +260,11 @@ func (r *run) extend(p *record.Phase) {
 		if err := p.Extend(name, v); err != nil {
 			panic(err) // a name of the schema, or a value that JSON cannot hold
 		}
+	}
+	if r.client.trace != nil {
+		summary := r.traceSummary()
+		add("trace", summary)
+		p.Notes = append(p.Notes, summary.notes(p, r.load())...)
 	}
 	if r.gate != nil {
 		add("admission", &r.gate.tally)

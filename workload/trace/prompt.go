@@ -99,8 +99,8 @@ func (p *Prompter) turn(row *Row) (segments workload.Prompt, answer uint64) {
 	return segments, answer
 }
 
-// Request is the row as an arrival of a plan. It fails when a replay cannot do
-// with what the source has.
+// Request is the row as an arrival of a plan. It fails with a Problem
+// when a replay cannot do with what the source has.
 func (p *Prompter) Request(row *Row) (workload.Request, error) {
 	lacks := ""
 	switch {
@@ -112,7 +112,7 @@ func (p *Prompter) Request(row *Row) (workload.Request, error) {
 		lacks = "arrival time"
 	}
 	if lacks != "" {
-		return workload.Request{}, fmt.Errorf("line %d: no %s", row.Line, lacks)
+		return workload.Request{}, Problem{Line: row.Line, Text: "no " + lacks}
 	}
 	family := -1
 	if row.Family != "" {

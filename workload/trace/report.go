@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,18 +16,32 @@ type Problem struct {
 	Text   string
 }
 
-// Error is file:line: column: problem.
+// Error is file:line: column: problem; "line 3" stands for a file without name.
 func (p Problem) Error() string {
 	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d", p.Line)
+	switch {
+	case p.Line == 0:
+		b.WriteString(p.File)
+	case p.File == "":
+		fmt.Fprintf(&b, "line %d", p.Line)
+	default:
+		fmt.Fprintf(&b, "%s:%d", p.File, p.Line)
 	}
 	if p.Column != "" {
 		b.WriteString(": " + p.Column)
 	}
 	b.WriteString(": " + p.Text)
 	return b.String()
+}
+
+// Located is err with the file's name, if it is a Problem that lacks it.
+func Located(file string, err error) error {
+	var p Problem
+	if errors.As(err, &p) && p.File == "" {
+		p.File = file
+		return p
+	}
+	return err
 }
 
 // maxProblems is how many problems are described; the others are counted.

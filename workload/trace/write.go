@@ -98,7 +98,8 @@ func NewWriter(format string, w io.Writer, opts WriteOptions) (*Writer, error) {
 	return &Writer{w: start(w, opts), losses: Losses{Format: format}}, nil
 }
 
-// Write writes a row. It fails when the row lacks what the format must have.
+// Write writes a row. It fails with a Problem when the row lacks what the format
+// must have.
 func (w *Writer) Write(row *Row) error { return w.w.write(row, &w.losses) }
 
 // Close writes what is buffered; it does not close the underlying writer.
@@ -182,13 +183,13 @@ func missing(row *Row, h held, lost *Losses) {
 func needs(row *Row) error {
 	switch {
 	case !row.Timed:
-		return fmt.Errorf("line %d: no arrival time, which the format must have", row.Line)
+		return Problem{Line: row.Line, Text: "no arrival time, which the format must have"}
 	case row.At < 0:
-		return fmt.Errorf("line %d: arrival time %v before 0", row.Line, row.At)
+		return Problem{Line: row.Line, Text: fmt.Sprintf("arrival time %v before 0", row.At)}
 	case row.InputTokens == 0 && row.ServerInputTokens == 0:
-		return fmt.Errorf("line %d: no input length, which the format must have", row.Line)
+		return Problem{Line: row.Line, Text: "no input length, which the format must have"}
 	case row.AnswerTokens() == 0:
-		return fmt.Errorf("line %d: no output length, which the format must have", row.Line)
+		return Problem{Line: row.Line, Text: "no output length, which the format must have"}
 	}
 	return nil
 }
@@ -296,7 +297,7 @@ func (w *bailianWriter) names(row *Row, lost *Losses) (chat, parent string, err 
 	}
 	if w.numeric {
 		if notNumber != nil {
-			return "", "", fmt.Errorf("line %d: id %q is no whole number, as the first row's is", row.Line, row.ID)
+			return "", "", Problem{Line: row.Line, Text: fmt.Sprintf("id %q is no whole number, as the first row's is", row.ID)}
 		}
 		if row.Parent == "" {
 			return row.ID, "-1", nil
