@@ -35,6 +35,7 @@ type calibrateFlags struct {
 	profile  string
 	bench    string
 	name     string
+	source   string
 	output   string
 	benchOut string
 	seed     uint64
@@ -64,6 +65,7 @@ func calibrateCommand(args []string, stdout, stderr io.Writer) int {
 	f.StringVarP(&o.output, "output", "o", "", "file for the profile")
 	f.StringVar(&o.benchOut, "bench-output", "", "file for the profile of vllm bench serve")
 	f.StringVar(&o.name, "name", "", "name of the profile (default that of --profile with -fitted)")
+	f.StringVar(&o.source, "source", "", "what the data is, for the profile (default the names of the runs)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the search's starts and of the bootstrap")
 	f.IntVar(&o.starts, "starts", 3, "starts of the search")
 	f.IntVar(&o.polish, "polish", 400, "simulations of all runs for the search's last part")
@@ -135,7 +137,10 @@ func (o *calibrateFlags) write(stdout io.Writer, r *fit.Result, runs []fit.Run, 
 	if err := r.Write(stdout, folds); err != nil {
 		return err
 	}
-	sources := strings.Join(fit.Names(runs), ", ")
+	sources := o.source
+	if sources == "" {
+		sources = strings.Join(fit.Names(runs), ", ")
+	}
 	for _, out := range []struct{ path, environment, suffix string }{
 		{o.output, "", "-fitted"}, {o.benchOut, fit.Bench, "-fitted-bench"},
 	} {
