@@ -126,7 +126,8 @@ func TestChoiceToCountDelayWithLeastRequest(t *testing.T) {
 		r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: "least-request"})
 		require.NoError(t, err)
 		r.gateways.processes[0].Begin(1) // somebody else's request
-		phase := r.simulate()
+		phase, err := r.simulate()
+		require.NoError(t, err)
 		if want == 0 {
 			require.Equal(t, []int{8, 0}, requestsOf(phase))
 		} else {
@@ -155,7 +156,8 @@ func TestCancelBeforeTheCount(t *testing.T) {
 			"cluster.pd.prefill=1")...)
 		r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: policy})
 		require.NoError(t, err)
-		phase := r.simulate()
+		phase, err := r.simulate()
+		require.NoError(t, err)
 		require.Equal(t, 4, phase.Failed.Or(-1))
 		require.Zero(t, r.gateways.running(0)+r.gateways.running(1))
 	}
