@@ -72,8 +72,13 @@ func (p Prompt) AppendHashes(dst []uint64, seed uint64, block int, u Unit) []uin
 }
 
 // HashBlock is the hash, under parent's hash, of the block of that length in
-// unit u which begins start units into the prompt and lies inside it.
+// unit u which begins start units into the prompt and lies inside it. Under the
+// hash that the block before has in the prompt's chain it is the one that
+// AppendHashes gives; any other parent gives one that no chain has.
 func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 {
+	if hash, ok := p.chained(seed, parent, start, block, u); ok {
+		return hash
+	}
 	h := blockHasher{seed: seed, parent: parent}
 	filled := 0
 	for _, s := range p {
@@ -81,9 +86,6 @@ func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 
 		if start >= n {
 			start -= n
 			continue
-		}
-		if filled == 0 && start >= block && n-start >= block {
-			return parent + step(seed, s.ID)
 		}
 		take := min(block-filled, n-start)
 		h.add(filled == 0, s.ID, start, take)
@@ -93,6 +95,27 @@ func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 
 		start = 0
 	}
 	return h.sum()
+}
+
+// chained is the block's hash in the prompt's chain, if parent is that of the
+// block before.
+func (p Prompt) chained(seed, parent uint64, start, block int, u Unit) (hash uint64, ok bool) {
+	if start%block != 0 {
+		return 0, false
+	}
+	var store [16]Run
+	before, i := seed, start/block
+	for _, r := range p.AppendRuns(store[:0], seed, block, u) {
+		if i >= r.Blocks {
+			before, i = r.Hash(r.Blocks-1), i-r.Blocks
+			continue
+		}
+		if i > 0 {
+			before = r.Hash(i - 1)
+		}
+		return r.Hash(i), parent == before
+	}
+	return 0, false
 }
 
 // step is what a block deep in a segment adds to its parent's hash. It is odd,

@@ -74,6 +74,27 @@ func TestRunsAndBlocksAgree(t *testing.T) {
 	})
 }
 
+// Blocks that are hashed under the wrong parent have hashes of their own, each
+// another, which no block of the chain has.
+func TestBlocksUnderAWrongParent(t *testing.T) {
+	p := Prompt{{ID: 1, Tokens: 100}, {ID: 2, Tokens: 30}}
+	hashes := p.AppendHashes(nil, 5, 10, Tokens)
+	seen := map[uint64]bool{5: true}
+	for _, h := range hashes {
+		seen[h] = true
+	}
+	for _, parent := range []uint64{5, hashes[3], 12345} {
+		for i := range hashes {
+			if i == 0 && parent == 5 || i == 4 && parent == hashes[3] {
+				continue
+			}
+			h := p.HashBlock(5, parent, 10*i, 10, Tokens)
+			require.False(t, seen[h], "block %d under %d", i, parent)
+			seen[h] = true
+		}
+	}
+}
+
 // A long shared segment is one run.
 func TestALongSegmentIsOneRun(t *testing.T) {
 	p := Prompt{{ID: 1, Bytes: 280}, {ID: 2, Bytes: 28500}, {ID: 3, Bytes: 92}}
