@@ -105,6 +105,12 @@ func (r *Replayer) Phase(ctx context.Context, name, policy string) (*Result, err
 	return ph.result(p.Count(), r.transport.Opened()-opened, watch), nil
 }
 
+// WithMaxDuration bounds a whole replay: what is in flight when the time is over
+// is recorded as such.
+func WithMaxDuration(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, errMaxDuration)
+}
+
 // drain waits for the answers, and cancels those that take too long.
 func (ph *phase) drain(cancel context.CancelCauseFunc) {
 	timer := time.AfterFunc(ph.Drain, func() { cancel(errDrain) })

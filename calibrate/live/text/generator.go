@@ -63,21 +63,19 @@ func (g *Generator) write(s workload.Segment) string {
 
 // Assign makes document number candidate the head of the segment from now on:
 // a controlled start picks, for each family, a document that the gateway sent
-// where the family is to be.
-func (g *Generator) Assign(s workload.Segment, candidate int) {
-	g.heads[s.ID] = g.candidate(s, candidate)
-}
+// where the family is to be. Candidates have the shape's tokens, without the
+// spread that families have.
+func (g *Generator) Assign(s workload.Segment, candidate int) { g.heads[s.ID] = g.candidate(candidate) }
 
 // Candidate is p with the head of document number candidate.
 func (g *Generator) Candidate(p workload.Prompt, candidate int) Text {
 	other := *g
-	other.heads = map[uint64]string{p[0].ID: g.candidate(p[0], candidate)}
+	other.heads = map[uint64]string{p[0].ID: g.candidate(candidate)}
 	return other.Text(p)
 }
 
-func (g *Generator) candidate(s workload.Segment, candidate int) string {
-	s.ID = candidates | uint64(candidate)
-	return g.write(s)
+func (g *Generator) candidate(number int) string {
+	return g.write(workload.Segment{ID: candidates | uint64(number), Tokens: g.shape.SaltTokens + g.shape.HeadTokens})
 }
 
 // candidates is a kind of content that workload.Generator does not use.
