@@ -63,18 +63,18 @@ func (r *run) planRow() {
 	}
 }
 
-// turnDue reads on when the request that is due sets the pace of the trace, and
-// reports whether it is to be sent now.
+// turnDue reports whether the request that is due is to be sent now: a turn that
+// waits takes its turn first. The trace is read on when the request sets its pace.
 func (r *run) turnDue(q *request) bool {
-	if q.turn.paces {
-		q.turn.paces = false
+	waits, paces := q.turn.waits, q.turn.paces
+	q.turn.paces = false
+	if waits {
+		r.takeTurn(q)
+	}
+	if paces {
 		r.planRow()
 	}
-	if q.turn.waits {
-		r.takeTurn(q)
-		return false
-	}
-	return true
+	return !waits
 }
 
 // takeTurn lets the turn go if the session's turns before it have ended, and else
