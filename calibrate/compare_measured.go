@@ -28,9 +28,6 @@ type Measured struct {
 	gauges gauges
 }
 
-// Phase is the phase's name.
-func (m *Measured) Phase() string { return m.phase }
-
 // Policy is the policy that the phase ran under; "" when its files do not say.
 func (m *Measured) Policy() string {
 	if m.Record == nil {

@@ -93,6 +93,28 @@ func TestTimelineSamples(t *testing.T) {
 	require.Equal(t, gauges{{5, 2, 1}}, measured[1].gauges)
 }
 
+// Whatever a timeline holds is read or refused at its line, and what is read has
+// a replica.
+func FuzzSamples(f *testing.F) {
+	f.Add([]byte(`{"phase":"a","route":"random","seed":7,"relative_seconds":5,"replica":"x","running":2,"waiting":1}`))
+	f.Add([]byte("\n{}\n"))
+	f.Add([]byte(`{"relative_seconds":1e300,"replica":"x"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := w.Write(text)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		samples, err := readSamples("fuzz", &packed)
+		if err != nil {
+			require.Regexp(t, `^fuzz:\d+: `, err.Error())
+		}
+		for _, s := range samples {
+			require.NotEmpty(t, s.Replica)
+		}
+	})
+}
+
 // A run of several seeds has one list of requests, cut by the phase records.
 func TestRequestsOfSeveralSeeds(t *testing.T) {
 	dir := t.TempDir()

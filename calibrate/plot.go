@@ -48,6 +48,7 @@ func (c *StudyComparison) Plot(dir string) error {
 		return err
 	}
 	defer d.Abort()
+	names := fileNames(c.Phases)
 	for i := range c.Phases {
 		p := &c.Phases[i]
 		for m := range timeMetrics {
@@ -55,27 +56,39 @@ func (c *StudyComparison) Plot(dir string) error {
 			for j := range p.Groups {
 				panels = append(panels, p.distribution(&p.Groups[j], m))
 			}
-			name := fileName(p.Phase) + "-" + timeMetrics[m].name
+			name := names[i] + "-" + timeMetrics[m].name
 			if err := save(d, name, [][]*panel{panels}, distributionWidth, distributionHeight); err != nil {
 				return err
 			}
 		}
-		if err := save(d, fileName(p.Phase)+"-timeline", p.timeline(), timelineWidth, timelineHeight); err != nil {
+		if err := save(d, names[i]+"-timeline", p.timeline(), timelineWidth, timelineHeight); err != nil {
 			return err
 		}
 	}
 	return d.Commit()
 }
 
-// fileName is a phase's name without what a file's name may not hold.
-func fileName(phase string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_.", r):
-			return r
+// fileNames are the phases' names without what a file's name may not hold, and
+// with a number where that makes two of them equal.
+func fileNames(phases []PhaseComparison) []string {
+	var names []string
+	for i := range phases {
+		plain := strings.Map(fileRune, phases[i].Phase)
+		name := plain
+		for n := 2; slices.Contains(names, name); n++ {
+			name = fmt.Sprintf("%s_%d", plain, n)
 		}
-		return '_'
-	}, phase)
+		names = append(names, name)
+	}
+	return names
+}
+
+func fileRune(r rune) rune {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_.", r):
+		return r
+	}
+	return '_'
 }
 
 // A panel is a plot with its legend, which stands beside it so that it hides

@@ -49,6 +49,13 @@ func TestPlot(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, picture.Bounds().Dx(), 3*picture.Bounds().Dy(), "three panels side by side")
 	require.Equal(t, files, plotted(t, c), "the same bytes again")
+
+	// With gauges on both sides both are drawn, the simulated of the first seed.
+	c.Phases[0].traces.measured.gauges = gauges{{0, 1, 0}, {2, 3, 1}}
+	c.Phases[0].traces.simulated[0].gauges = gauges{{0, 2, 0}, {2, 3, 0}, {99, 1, 0}}
+	timeline := string(plotted(t, c)["r1_a_b-timeline.svg"])
+	require.Contains(t, timeline, "simulated, first seed")
+	require.NotContains(t, timeline, "not measured")
 }
 
 // A phase record alone gives points, and nothing at all gives empty figures.
@@ -63,6 +70,11 @@ func TestPlotWithoutRequests(t *testing.T) {
 	files = plotted(t, &StudyComparison{Phases: []PhaseComparison{*p}})
 	require.Contains(t, string(files["a-ttft.svg"]), "not measured")
 	require.Contains(t, string(files["a-ttft.svg"]), "not simulated")
+}
+
+func TestFileNames(t *testing.T) {
+	phases := []PhaseComparison{{Phase: "a/b"}, {Phase: "a b"}, {Phase: "a_b_2"}, {Phase: "r1-hot.90"}, {Phase: "a_b"}}
+	require.Equal(t, []string{"a_b", "a_b_2", "a_b_2_2", "r1-hot.90", "a_b_3"}, fileNames(phases))
 }
 
 func TestInFlight(t *testing.T) {
