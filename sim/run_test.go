@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,7 +25,7 @@ func even(t require.TestingT) *model.Profile {
 	p, err := profiles.Load("qwen3.8-27b-fp8-l20")
 	require.NoError(t, err)
 	p.Cost = model.CostModel{Base: 10 * simtime.Millisecond}
-	p.RequestOverhead, p.ResponseOverhead = simtime.Millisecond, 2*simtime.Millisecond
+	p.RequestOverhead, p.PerPromptToken, p.ResponseOverhead = simtime.Millisecond, 0, 2*simtime.Millisecond
 	return p
 }
 
@@ -194,25 +195,25 @@ func TestNothingIsLost(t *testing.T) {
 		for _, rep := range r.replicas {
 			require.Zero(t, r.gateways.running(rep.id))
 			require.Zero(t, rep.Gauges().UsedBlocks)
-			requireFIFO(t, r.recorder.requests, rep)
+			requireFIFO(t, r.recorder.requests, rep, p)
 		}
 	})
 }
 
 // requireFIFO checks that requests were first scheduled in the order in which
 // they reached the replica.
-func requireFIFO(t require.TestingT, requests []record.Request, rep *replica) {
-	var own []record.Request
-	for _, q := range requests {
+func requireFIFO(t require.TestingT, requests []record.Request, rep *replica, p *model.Profile) {
+	type visit struct{ reached, scheduled float64 }
+	var visits []visit
+	for i := range requests {
+		q := &requests[i]
 		if q.Replica == rep.name && q.QueueSeconds.Valid() {
-			own = append(own, q)
+			reached := value(t, q.Started) + p.RequestDelay(q.InputTokens.Or(0)).Seconds()
+			visits = append(visits, visit{reached, reached + value(t, q.QueueSeconds)})
 		}
 	}
-	slices.SortStableFunc(own, func(a, b record.Request) int { return a.Index.Or(0) - b.Index.Or(0) })
-	last := 0.0
-	for _, q := range own {
-		at := value(t, q.Started) + value(t, q.QueueSeconds)
-		require.GreaterOrEqual(t, at, last-1e-9)
-		last = at
+	slices.SortFunc(visits, func(a, b visit) int { return cmp.Compare(a.reached, b.reached) })
+	for i := 1; i < len(visits); i++ {
+		require.GreaterOrEqual(t, visits[i].scheduled, visits[i-1].scheduled-1e-9)
 	}
 }
