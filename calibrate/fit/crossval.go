@@ -52,7 +52,7 @@ func (r *Result) Predict(run Run) (Errors, error) {
 	if err != nil {
 		return Errors{}, err
 	}
-	one := problem{runs: []Run{run}, observations: observe(0, &run, plan)}
+	one := problem{runs: []Run{run}, observations: observe(0, &run, plan), blur: 1}
 	one.first = []int{0, len(one.observations)}
 	return one.errors(&point{values: predict(one.observations, answers)})[0], nil
 }

@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"fleetsim/model"
-	"fleetsim/random"
 )
 
 // A Parameter is a coefficient to be fitted.
@@ -44,7 +43,7 @@ type Options struct {
 	Environments map[string]*model.Profile
 	Parameters   []Parameter
 	Seed         uint64
-	Starts       int // of the search, at least 1; the first is Base itself
+	Starts       int // of the search, at least 1; the first is Base itself, the others are around the best so far
 	// Polish is the number of simulations of all runs that the last part of the
 	// search may take; 0 is none.
 	Polish  int
@@ -257,24 +256,6 @@ func (p *Parameter) targets() (environment string, names []string) {
 	}
 	return environment, []string{name}
 }
-
-// starts are where the search begins: the origin, which is the base, and
-// points around it.
-func (s *search) starts() [][]float64 {
-	rng := random.Stream(s.o.Seed, "calibration starts")
-	all := [][]float64{s.start()}
-	for len(all) < s.o.Starts {
-		x := s.start()
-		for i := range x {
-			x[i] = s.problem.inside(i, spread*rng.NormFloat64())
-		}
-		all = append(all, x)
-	}
-	return all
-}
-
-// spread is the standard deviation of the further starts, in logarithms.
-const spread = 0.1
 
 // unitOf is the unit of a coefficient that is known to exist.
 func unitOf(name string) string {

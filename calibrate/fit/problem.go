@@ -27,6 +27,7 @@ type problem struct {
 	observations []observation
 	first        []int // of each run in observations, and the end
 	workers      int
+	blur         float64 // what the scales of residuals are multiplied by
 	coverage     Coverage
 }
 
@@ -45,7 +46,7 @@ type Coverage struct {
 const LongContext = 8192
 
 func newProblem(runs []Run, o Options) (*problem, error) {
-	p := &problem{runs: runs, parameters: o.Parameters, base: o.Base, environments: o.Environments, workers: o.Workers}
+	p := &problem{runs: runs, parameters: o.Parameters, base: o.Base, environments: o.Environments, workers: o.Workers, blur: 1}
 	if p.workers <= 0 {
 		p.workers = runtime.GOMAXPROCS(0)
 	}
@@ -183,7 +184,7 @@ func (p *problem) residual(i int, value float64) float64 {
 		return missing
 	}
 	o := &p.observations[i]
-	return (value - o.value) / o.scale()
+	return (value - o.value) / (o.scale() * p.blur)
 }
 
 // loss is the soft L1 loss: half the square of small residuals, and no more

@@ -3,10 +3,13 @@ package fit
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
+
+	"fleetsim/random"
 )
 
 // A search looks for the best point of a problem.
@@ -29,7 +32,7 @@ func (s *search) evaluate(x []float64) (*point, error) {
 		return nil, err
 	}
 	s.evaluations++
-	if s.best != nil && pt.objective < s.best.objective {
+	if s.best != nil && s.problem.blur == 1 && pt.objective < s.best.objective {
 		s.best = pt
 	}
 	if s.o.Progress != nil && s.best != nil {
@@ -41,7 +44,7 @@ func (s *search) evaluate(x []float64) (*point, error) {
 // expected is roughly how many evaluations the search takes: derivatives for
 // several steps of each descent, and the polish.
 func (s *search) expected() int {
-	const steps = 8
+	const steps = 12
 	derivatives := 2*len(s.problem.parameters) + 2
 	return derivatives*(2+steps*(s.o.Starts+1)) + s.o.Polish
 }
@@ -52,17 +55,41 @@ func (s *search) over() bool { return s.err != nil || s.ctx.Err() != nil }
 // run searches with the free parameters, the others at the base's values, and
 // returns the best point.
 func (s *search) run(free []int) *point {
-	for _, x := range s.starts() {
-		if s.over() {
-			break
+	rng := random.Stream(s.o.Seed, "calibration starts")
+	for k := 0; k < s.o.Starts && !s.over(); k++ {
+		x := s.start()
+		if k > 0 {
+			x = s.around(s.best.x, spreads[k%len(spreads)], rng, free)
 		}
-		s.descend(onto(x, free), free)
+		for _, blur := range blurs {
+			s.problem.blur = blur
+			x = s.descend(x, free)
+		}
 	}
 	if s.o.Polish > 0 && !s.over() {
 		s.polish(free)
 		s.descend(s.best.x, free)
 	}
 	return s.best
+}
+
+// blurs are what the scales of residuals are multiplied by, one descent after
+// the other. Far from the truth batches form otherwise than they did, and only
+// the coarse view has a slope that leads there.
+var blurs = [...]float64{30, 10, 3, 1}
+
+// spreads are the standard deviations of starts around the best point, in
+// logarithms, in turn: a near miss is left by a small step, a wrong valley by
+// a large one.
+var spreads = [...]float64{0.1, 0.01, 0.03}
+
+// around is a point around x.
+func (s *search) around(x []float64, spread float64, rng *rand.Rand, free []int) []float64 {
+	out := slices.Clone(x)
+	for _, i := range free {
+		out[i] = s.problem.inside(i, x[i]+spread*rng.NormFloat64())
+	}
+	return out
 }
 
 // onto is x with all parameters but the free ones at the base's values.
@@ -76,35 +103,36 @@ func onto(x []float64, free []int) []float64 {
 
 // Settings of the descent.
 const (
-	difference = 0.004 // step of the differences that stand for derivatives, in logarithms
+	difference = 0.004 // step of the differences that stand for derivatives, in logarithms; longer in a coarse view
 	rounds     = 30    // most descents steps
 	settled    = 1e-4  // share of the objective that a step must win for the descent to go on
 	mostDamp   = 1e6
 )
 
 // descend goes from x downhill by Levenberg and Marquardt's method, in which
-// the loss weighs each residual anew at each step.
-func (s *search) descend(x []float64, free []int) {
+// the loss weighs each residual anew at each step, and returns where it came.
+func (s *search) descend(x []float64, free []int) []float64 {
 	at, err := s.evaluate(x)
 	if err != nil {
 		s.err = err
-		return
+		return x
 	}
 	damp := 1e-2
 	for range rounds {
 		j := s.jacobian(at, free)
 		if s.over() {
-			return
+			break
 		}
 		next, ok := s.step(at, j, free, &damp)
 		if !ok {
-			return
+			break
 		}
 		won := at.objective - next.objective
 		if at = next; won < settled*at.objective {
-			return
+			break
 		}
 	}
+	return at.x
 }
 
 // step looks for a lower point, more cautiously each time it finds none.
@@ -147,7 +175,8 @@ func (s *search) jacobian(at *point, free []int) *mat.Dense {
 			return j
 		}
 		up, down := slices.Clone(at.x), slices.Clone(at.x)
-		up[i], down[i] = p.inside(i, at.x[i]+difference), p.inside(i, at.x[i]-difference)
+		d := difference * math.Sqrt(p.blur)
+		up[i], down[i] = p.inside(i, at.x[i]+d), p.inside(i, at.x[i]-d)
 		high, err := s.evaluate(up)
 		if err == nil {
 			var low *point
