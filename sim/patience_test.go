@@ -52,6 +52,17 @@ func TestCancellation(t *testing.T) {
 	require.Equal(t, record.Some(2), phase.Failed)
 }
 
+// A token that is under way when the client closes counts for nothing: the first
+// leaves the engine after 11 ms and arrives after 13.
+func TestTokenUnderWayAtTheEnd(t *testing.T) {
+	for after, tokens := range map[string]int{"10ms": 0, "12ms": 0, "13ms": 1, "91ms": 8, "92ms": 8} {
+		sc := small(t, "workload.cancel.fraction=1.0", "workload.cancel.after=\""+after+"\"")
+		_, requests := simulate(t, sc, even(t), "least-request", 1)
+		require.Equal(t, record.Some(tokens), requests[0].OutputTokens, after)
+		require.Equal(t, tokens > 0, requests[0].TTFT.Valid(), after)
+	}
+}
+
 // Which requests are cancelled depends on the seed alone.
 func TestCancellationIsDrawnPerArrival(t *testing.T) {
 	cancelled := func(policy string) []int {

@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"fleetsim/model"
 	"fleetsim/router"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
@@ -56,7 +55,7 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 	case 0:
 		out.Result = record.Failed
 	case 200:
-		rc.stream(&out, q, &q.seq)
+		rc.stream(&out, q, now)
 	case statusRefused:
 		out.Result = record.Rejected
 	default:
@@ -66,8 +65,10 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 	rc.add(out)
 }
 
-// stream adds what the client saw of the answer.
-func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
+// stream adds what the client saw of the answer until now. A token that was on
+// its way when the client closed was never seen.
+func (rc *recorder) stream(out *record.Request, q *request, now simtime.Time) {
+	s := &q.seq
 	out.Result = record.OK
 	if q.err != "" {
 		out.Result = record.Failed
@@ -77,10 +78,14 @@ func (rc *recorder) stream(out *record.Request, q *request, s *model.Seq) {
 	if s.Scheduled != simtime.Never {
 		out.QueueSeconds = seconds(q.waited())
 	}
-	if s.Shown != simtime.Never {
+	if s.Shown != simtime.Never && s.Shown+rc.overhead <= now {
 		out.TTFT = seconds(s.Shown + rc.overhead - q.sent)
-		out.TPOT = record.TPOT(out.TTFT, seconds(s.Last+rc.overhead-q.sent), out.OutputTokens)
 	}
+	if s.Outputs > 0 && s.Last+rc.overhead > now {
+		out.OutputTokens = record.Some(s.Outputs - 1)
+		return // nor is it known here when the one before came
+	}
+	out.TPOT = record.TPOT(out.TTFT, seconds(s.Last+rc.overhead-q.sent), out.OutputTokens)
 }
 
 func (rc *recorder) describe(q *request) record.Request {
