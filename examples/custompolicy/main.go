@@ -1,7 +1,6 @@
 // Command custompolicy shows how a policy of one's own is tried in a scenario
 // from a module of one's own: fillfirst.go registers it, and from then on its
-// name can stand wherever a policy is named, in weighted lists (if it can score)
-// and in `[router.env]` as ROUTING_ALGORITHM too.
+// name can stand wherever a scenario names a policy.
 //
 //	go run . hot90 workload.requests=200
 package main
