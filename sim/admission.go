@@ -118,18 +118,18 @@ func (r *run) resolve(resolved []admission.Resolution) {
 	for _, res := range resolved {
 		q := r.gate.waiting[res.ID]
 		delete(r.gate.waiting, res.ID)
-		switch {
-		case res.Outcome == admission.Admitted:
+		admitted := res.Outcome == admission.Admitted
+		if q.place = outside; admitted {
 			q.place = inside
-			if !q.ended {
-				r.pass(q)
-			}
-		default:
-			q.place = outside
+		} else {
 			r.gate.tally.QueueTimeout++
-			if !q.ended {
-				r.refuse(q, "queue_timeout", res.Answer)
-			}
+		}
+		switch {
+		case q.ended: // its client gave up at this very moment
+		case admitted:
+			r.pass(q)
+		default:
+			r.refuse(q, "queue_timeout", res.Answer)
 		}
 	}
 }
