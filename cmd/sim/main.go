@@ -26,7 +26,11 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "simulate scenarios, policies side by side", runCommand},
+		{"sweep", "one scenario at many settings: which is best, and how sure that is", sweepCommand},
+		{"plan", "the fewest replicas, or the highest rate, that meet the SLO", planCommand},
 		{"compare", "measured beside simulated, with bands over seeds", compareCommand},
+		{"serve", "the simulated cluster in real time, as an OpenAI-compatible gateway", serveCommand},
+		{"export", "write a run directory's time series for Prometheus", exportCommand},
 		{"version", "print the version", versionCommand},
 	}
 }
@@ -66,10 +70,15 @@ func usage(w io.Writer) {
 }
 
 func versionCommand(_ []string, stdout, _ io.Writer) int {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
-	fmt.Fprintln(stdout, "sim", version)
+	fmt.Fprintln(stdout, "sim", buildVersion())
 	return statusOK
+}
+
+// buildVersion is what this build calls itself: a release, or the commit that it
+// was built from.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "(devel)"
 }

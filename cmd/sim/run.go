@@ -7,12 +7,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"fleetsim/model/profiles"
 	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
+	"fleetsim/sim/sweep"
 )
 
 const runHelp = `
@@ -20,7 +24,8 @@ Usage: sim run SCENARIO... [flags]
 
 Simulates each scenario under each of its policies, all on the same arrivals,
 and prints the policies side by side. SCENARIO is a file or a built-in name
-(--list shows them).
+(--list shows them), or a trace of any format that sim trace reads, which then
+goes through 4 replicas: --set cluster.replicas=8 --set workload.trace.rate=2.
 
 Example: sim run hot90 --policy prefix-cache --repeat 20 --set cluster.replicas=4`
 
@@ -34,6 +39,8 @@ type runFlags struct {
 	out      string
 	profile  string
 	workers  int
+	from     string
+	cell     int
 	list     bool
 	progress bool
 }
@@ -49,6 +56,8 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.out, "out", "", "directory for phases.jsonl, requests.jsonl.gz and timeline.jsonl.gz")
 	f.StringVar(&o.profile, "profile", "", "profile, a built-in name or a .toml file, instead of the scenario's")
 	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
+	f.StringVar(&o.from, "from", "", "results of a sweep: run its --cell again, with the seeds that it had")
+	f.IntVar(&o.cell, "cell", 0, "cell of --from")
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios and end")
 	f.BoolVar(&o.progress, "progress", false, "show progress even when standard error is no terminal")
 	if status, ok := f.parse(args); !ok {
@@ -85,11 +94,14 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 
 // setups are the runs that the flags ask for: scenarios, by policies, by seeds.
 func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
-	if len(names) == 0 {
-		return nil, errors.New("no SCENARIO is given: a file or one of the names that sim run --list shows")
-	}
 	if err := oneOf("format", o.format, "table", "json", "jsonl"); err != nil {
 		return nil, err
+	}
+	if o.from != "" {
+		return o.cellSetups(names)
+	}
+	if len(names) == 0 {
+		return nil, errors.New("no SCENARIO is given: a file or one of the names that sim run --list shows")
 	}
 	if o.repeat < 1 || o.repeat > 1_000_000 {
 		return nil, fmt.Errorf("--repeat %d: allowed is 1 to 1000000", o.repeat)
@@ -106,12 +118,20 @@ func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 	return setups, errors.Join(problems...)
 }
 
+// cellSetups are the runs of one cell of a sweep's results.
+func (o *runFlags) cellSetups(names []string) ([]sim.Setup, error) {
+	if len(names) > 0 || len(o.policies) > 0 || len(o.sets) > 0 || o.seed != "" || o.repeat != 1 || o.profile != "" {
+		return nil, errors.New("--from runs a cell as it was: allowed with it are --cell, --format, --out and --workers")
+	}
+	return sweep.CellSetups(o.from, o.cell)
+}
+
 func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
 	sets := o.sets
 	if len(o.policies) > 0 {
 		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
 	}
-	sc, err := scenario.LoadWith(name, sets)
+	sc, err := loadScenario(name, sets)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +159,25 @@ func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
 		}
 	}
 	return setups, nil
+}
+
+// traceReplicas is how many replicas a trace goes through that comes without a
+// scenario: enough for policies to differ.
+const traceReplicas = 4
+
+// loadScenario reads the scenario of that name, or makes one for the trace file of
+// that name.
+func loadScenario(name string, sets []string) (*scenario.Scenario, error) {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() || strings.HasSuffix(name, ".toml") || slices.Contains(scenario.Names(), name) {
+		return scenario.LoadWith(name, sets)
+	}
+	sets = append([]string{
+		"name=" + strconv.Quote(filepath.Base(name)),
+		"workload.trace.path=" + strconv.Quote(name),
+		"cluster.replicas=" + strconv.Itoa(traceReplicas),
+	}, sets...)
+	return scenario.ParseWith(name, nil, sets)
 }
 
 func tomlList(values []string) string {

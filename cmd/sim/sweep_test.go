@@ -1,0 +1,171 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fleetsim/sim/record"
+	"fleetsim/sim/sweep"
+)
+
+// small is a sweep of six cells.
+var small = []string{"sweep", "tenant-quota", "--axis", "quota_a=2,4", "--axis", "quota_b=1,2,4", "--seeds", "3"}
+
+func with(args []string, more ...string) []string { return append(args[:len(args):len(args)], more...) }
+
+// files are the contents of a directory.
+func files(t *testing.T, dir string) map[string]string {
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		out[e.Name()] = string(data)
+	}
+	return out
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	out, html, figures := filepath.Join(dir, "out"), filepath.Join(dir, "pages", "r.html"), filepath.Join(dir, "figures")
+	status, stdout, stderr := sh(with(small, "--out", out, "--report", html, "--figures", figures)...)
+	require.Equal(t, statusOK, status, stderr)
+	require.Empty(t, stderr)
+	for _, want := range []string{"tenant-quota: 6 cells, 18 runs", "quota_a", "tenant_B_good_share", "results: " + out, "report: " + html} {
+		require.Contains(t, stdout, want)
+	}
+	page, err := os.ReadFile(html)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "Fidelity of the profile")
+	require.Contains(t, string(page), "sim sweep tenant-quota --axis quota_a=2,4 --axis quota_b=1,2,4 --seeds 3")
+	require.NotEmpty(t, files(t, figures))
+
+	// Once complete, the results are refused or gone on with, and can be drawn again.
+	status, _, stderr = sh(with(small, "--out", out)...)
+	require.Equal(t, statusUsage, status)
+	require.Contains(t, stderr, "--resume")
+	before := files(t, out)
+	status, again, _ := sh(with(small, "--out", out, "--resume")...)
+	require.Equal(t, statusOK, status)
+	require.True(t, strings.HasPrefix(stdout, again))
+	require.Equal(t, before, files(t, out))
+	status, again, stderr = sh("sweep", "report", out)
+	require.Equal(t, statusOK, status, stderr)
+	require.True(t, strings.HasPrefix(stdout, again))
+
+	// Any cell can be run again alone.
+	status, phases, stderr := sh("run", "--from", out, "--cell", "5", "--format", "jsonl")
+	require.Equal(t, statusOK, status, stderr)
+	read, err := record.ReadPhases("stdout", strings.NewReader(phases))
+	require.NoError(t, err)
+	require.Len(t, read, 3)
+	require.Equal(t, "tenant-quota-cell-5", read[0].Phase)
+}
+
+// The shards that an Indexed Job runs, merged, are the same files as one run's.
+func TestSweepShards(t *testing.T) {
+	dir := t.TempDir()
+	whole, parts, merged := filepath.Join(dir, "whole"), filepath.Join(dir, "parts"), filepath.Join(dir, "merged")
+	capacity := []string{"sweep", "capacity", "--axis", "rate=0.8,1.6,3.2", "--axis", "replicas=2,4,6", "--axis", "policy=prefix-cache,random", "--seeds", "6", "--set", "workload.requests=60"}
+	status, _, stderr := sh(with(capacity, "--out", whole)...)
+	require.Equal(t, statusOK, status, stderr)
+	t.Setenv("JOB_COMPLETIONS", "4")
+	for _, index := range []string{"2", "0", "3"} {
+		t.Setenv("JOB_COMPLETION_INDEX", index)
+		status, stdout, stderr := sh(with(capacity, "--out", parts, "--resume")...)
+		require.Equal(t, statusOK, status, stderr)
+		require.Contains(t, stdout, "shard "+index+"/4")
+	}
+	status, _, stderr = sh("sweep", "merge", parts, "--out", merged)
+	require.Equal(t, statusUsage, status)
+	require.Contains(t, stderr, "shard 1/4 is missing")
+	t.Setenv("JOB_COMPLETION_INDEX", "")
+	status, _, stderr = sh(with(capacity, "--out", parts, "--shard", "1/4")...)
+	require.Equal(t, statusOK, status, stderr)
+	status, _, stderr = sh("sweep", "merge", parts, "--out", merged)
+	require.Equal(t, statusOK, status, stderr)
+	require.Equal(t, files(t, whole), files(t, merged))
+
+	status, _, stderr = sh("sweep", "report", filepath.Join(parts, "shard-1-of-4"))
+	require.Equal(t, statusUsage, status)
+	require.Contains(t, stderr, "merge")
+}
+
+func TestSweepWrongInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		env  [2]string // JOB_COMPLETION_INDEX, JOB_COMPLETIONS
+		want string
+	}{
+		"no sweep":         {args: []string{"sweep"}, want: "SWEEP"},
+		"unknown":          {args: []string{"sweep", "capcity"}, want: `did you mean "capacity"?`},
+		"axis":             {args: with(small, "--axis", "quota=2"), want: "quota_a"},
+		"set":              {args: with(small, "--set", "workload.request=2"), want: "workload.request"},
+		"seeds":            {args: with(small, "--seeds", "-1"), want: "--seeds -1"},
+		"first seed":       {args: with(small, "--first-seed", "x"), want: `--first-seed "x"`},
+		"profile":          {args: with(small, "--profile", "h100"), want: "h100"},
+		"shard":            {args: with(small, "--shard", "8/8"), want: "i/n"},
+		"cell":             {args: with(small, "--cell", "6"), want: "allowed is 0 to 5"},
+		"report of shard":  {args: with(small, "--shard", "0/2", "--report", "r.html"), want: "a shard has no report"},
+		"no completions":   {args: small, env: [2]string{"3", ""}, want: "JOB_COMPLETIONS is not"},
+		"bad completions":  {args: small, env: [2]string{"3", "3"}, want: "JOB_COMPLETION_INDEX and JOB_COMPLETIONS"},
+		"merge no dirs":    {args: []string{"sweep", "merge", "--out", "x"}, want: "directories of the shards"},
+		"merge no out":     {args: []string{"sweep", "merge", "x"}, want: "--out DIR"},
+		"merge nothing":    {args: []string{"sweep", "merge", "nowhere", "--out", "x"}, want: "nowhere"},
+		"report no dir":    {args: []string{"sweep", "report"}, want: "one DIR"},
+		"report nothing":   {args: []string{"sweep", "report", "nowhere"}, want: "nowhere"},
+		"run from nothing": {args: []string{"run", "--from", "nowhere"}, want: "nowhere"},
+		"run from with":    {args: []string{"run", "hot90", "--from", "nowhere"}, want: "as it was"},
+		"plan no scenario": {args: []string{"plan"}, want: "SCENARIO"},
+		"plan slo":         {args: []string{"plan", "hot50", "--slo", "good>99%", "--slo", "ttft<1s"}, want: `"ttft<1s"`},
+		"plan metric":      {args: []string{"plan", "hot50", "--slo", "ttft<=1s"}, want: "ttft_p"},
+		"plan find":        {args: []string{"plan", "hot50", "--find", "pods"}, want: "replicas, rate"},
+		"plan within":      {args: []string{"plan", "hot50", "--within", "4"}, want: "LOW..HIGH"},
+		"plan policy":      {args: []string{"plan", "hot50", "--policy", "rr"}, want: "rr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			t.Setenv("JOB_COMPLETION_INDEX", c.env[0])
+			t.Setenv("JOB_COMPLETIONS", c.env[1])
+			status, stdout, stderr := sh(c.args...)
+			require.Equal(t, statusUsage, status, stderr)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, c.want)
+			require.NotContains(t, stderr, "goroutine")
+			require.Empty(t, files(t, "."))
+		})
+	}
+}
+
+func TestSweepList(t *testing.T) {
+	status, stdout, _ := sh("sweep", "--list")
+	require.Equal(t, statusOK, status)
+	for _, name := range sweep.Names() {
+		require.Contains(t, stdout, name)
+	}
+	for _, sub := range []string{"merge", "report"} {
+		status, stdout, _ = sh("sweep", sub, "--help")
+		require.Equal(t, statusOK, status)
+		require.Contains(t, stdout, "Example: sim sweep "+sub)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	status, stdout, stderr := sh("plan", "hot50", "--slo", "good>=60%", "--slo", "ttft_p50<=2s", "--policy", "least-request", "--within", "1..12", "--seeds", "10")
+	require.Equal(t, statusOK, status, stderr)
+	require.Empty(t, stderr)
+	for _, want := range []string{"least-request: values tried", "good>=60%: mean (bounds)", "fewest replicas", "bracket", "meets it"} {
+		require.Contains(t, stdout, want)
+	}
+	status, stdout, stderr = sh("plan", "hot50", "--find", "rate", "--slo", "good>=60%", "--policy", "random", "--tolerance", "0.2", "--seeds", "10", "--profile", "qwen3.8-27b-fp8-l20", "--seed", "5")
+	require.Equal(t, statusOK, status, stderr)
+	require.Contains(t, stdout, "highest rate")
+}
