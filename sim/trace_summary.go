@@ -104,11 +104,11 @@ func (s *traceSummary) notes(p *record.Phase, load float64) []string {
 	default:
 		note("%s, closed loop: %d of %d requests were turns sent after the answer before and a think time", s.Format, s.ClosedLoopRows, s.Rows)
 	}
-	if n := s.skipped.Total(); n > 0 {
-		note("%d rows skipped: %s", n, s.skipped)
+	if len(s.skipped) > 0 {
+		note("rows skipped: %s", s.skipped)
 	}
 	if s.BadRows > 0 {
-		note("%d rows could not be read", s.BadRows)
+		note("rows that could not be read: %d", s.BadRows)
 	}
 	if s.Truncated != "" {
 		note("%s; what came before it was replayed", s.Truncated)
@@ -120,7 +120,7 @@ func (s *traceSummary) notes(p *record.Phase, load float64) []string {
 		note("at most %.3f of the prompt tokens can hit, in blocks of %d tokens (a cache without limits)", bound, s.BlockTokens)
 	}
 	if n := p.ErrorCategories.Of(errTooLong); n > 0 {
-		note("%d requests are longer than the engine takes, and answered with 400", n)
+		note("%d of %d requests were longer than the engine takes, and answered with 400", n, s.Rows)
 	}
 	if s.Rows > 0 && load < tinyLoad {
 		note("fewer than %g requests in flight a replica on average: so little that policies can differ by cache hits only; another window (from, to) or a rate above 1 shows more", tinyLoad)

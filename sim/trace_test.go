@@ -85,8 +85,8 @@ func TestTraceIsReplayedAtItsTimes(t *testing.T) {
 	require.Equal(t, 3, s.Rows)
 	notes := strings.Join(phase.Notes, "\n")
 	require.Contains(t, notes, "every request sent at its time")
-	require.Contains(t, notes, "1 rows skipped: 1 without output length")
-	require.Contains(t, notes, "1 requests are longer than the engine takes")
+	require.Contains(t, notes, "rows skipped: 1 without output length")
+	require.Contains(t, notes, "1 of 3 requests were longer than the engine takes")
 	require.Contains(t, notes, "fewer than 0.05 requests in flight")
 }
 

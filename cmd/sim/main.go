@@ -28,6 +28,7 @@ func commands() []command {
 		{"run", "simulate scenarios, policies side by side", runCommand},
 		{"sweep", "one scenario at many settings: which is best, and how sure that is", sweepCommand},
 		{"plan", "the fewest replicas, or the highest rate, that meet the SLO", planCommand},
+		{"trace", "read, convert and look at traces of other tools", traceCommand},
 		{"compare", "measured beside simulated, with bands over seeds", compareCommand},
 		{"serve", "the simulated cluster in real time, as an OpenAI-compatible gateway", serveCommand},
 		{"export", "write a run directory's time series for Prometheus", exportCommand},

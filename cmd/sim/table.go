@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,6 +119,7 @@ var columns = []column{
 	{"TPOT p95 ms", func(p *record.Phase) record.Float { return p.TPOT.P95 }, func(v float64) string { return fixed(1)(1000 * v) }},
 	{"E2E p95 s", func(p *record.Phase) record.Float { return p.E2E.P95 }, fixed(2)},
 	{"hit ratio", func(p *record.Phase) record.Float { return p.CacheHitRatio }, fixed(3)},
+	{"at most", hitBound, fixed(3)},
 	{"good", func(p *record.Phase) record.Float { return float(p.Good) }, fixed(0)},
 	{"of planned", func(p *record.Phase) record.Float { return float(p.Planned) }, fixed(0)},
 	{"dropped", func(p *record.Phase) record.Float { return float(p.Dropped) }, fixed(0)},
@@ -127,8 +129,19 @@ var columns = []column{
 	{"waiting max", waitingMax, fixed(0)},
 }
 
+// hitBound is the hit ratio that a trace allows; absent without a trace.
+func hitBound(p *record.Phase) record.Float {
+	var trace struct {
+		Bound record.Float `json:"hit_ratio_upper_bound"`
+	}
+	if err := json.Unmarshal(p.Other["trace"], &trace); err != nil {
+		return record.Float{}
+	}
+	return trace.Bound
+}
+
 // shown are the columns worth showing: rejected and failed requests only where
-// there are any.
+// there are any, and the bound of a trace only where there is a trace.
 func shown(phases []*record.Phase) []column {
 	var out []column
 	for _, c := range columns {
@@ -140,6 +153,9 @@ func shown(phases []*record.Phase) []column {
 			if most == 0 {
 				continue
 			}
+		}
+		if c.name == "at most" && !slices.ContainsFunc(phases, func(p *record.Phase) bool { return c.value(p).Valid() }) {
+			continue
 		}
 		out = append(out, c)
 	}
