@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"fleetsim/model"
 )
 
 // A Fold is one part of a cross-validation: what the parameters that were
@@ -48,6 +50,12 @@ func (r *Result) Predict(run Run) (Errors, error) {
 	if err != nil {
 		return Errors{}, err
 	}
+	return Measure(run, p)
+}
+
+// Measure simulates a run under a profile and says how far it is from what was
+// measured.
+func Measure(run Run, p *model.Profile) (Errors, error) {
 	answers, plan, _, err := run.simulate(p)
 	if err != nil {
 		return Errors{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -86,11 +87,17 @@ func located(name string, err error) error {
 	if errors.As(err, &syntax) {
 		return fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	// The decoder has the line of a wrong type in the text alone.
+	if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%s:%s: %s: %s", name, m[1], m[2], m[3])
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
+
+var wrongType = regexp.MustCompile(`^toml: line (\d+) \(last key "(.*)"\): (.*)$`)
 
 // over is the parent's quantities with the file's own in their place.
 func over(parent, own map[string]model.Quantity) map[string]model.Quantity {
