@@ -126,7 +126,9 @@ var mishapPolicies = []string{"random", "least-request", "prefix-cache", "least-
 
 // Whatever goes wrong, every planned arrival ends in exactly one of dropped,
 // rejected, failed and success; counts never go below 0 and end at 0; and no
-// more GPUs are in use than there are.
+// more GPUs are in use than there are. The long run is
+//
+//	go test ./sim -run NothingIsLostInMishaps -rapid.checks=10000
 func TestNothingIsLostInMishaps(t *testing.T) {
 	p, err := profiles.Load("qwen3.8-27b-fp8-l20")
 	require.NoError(t, err)
