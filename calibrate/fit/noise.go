@@ -109,14 +109,35 @@ func noiseOf(chain []residue) model.Noise {
 	sd := 1.4826 * median(absolute(off)) // as a normal distribution has it; outliers do not count
 	c := carriedOver(off, 3*sd)
 	n := model.Noise{}
-	// Means over stretches of n steps side by side have the correlation c when a
-	// step's deviation lasts so that rho^n is about c.
 	if c > 2/math.Sqrt(float64(len(off))) {
-		n.StepCorrelation = round(math.Pow(c, 1/steps))
+		n.StepCorrelation = stepCorrelation(c, steps)
 	}
 	rho := n.StepCorrelation
 	n.StepSD = round(sd / math.Sqrt(varianceOfMean(rho, steps)))
 	return n
+}
+
+// stepCorrelation is the correlation of steps under which means over stretches
+// of n steps side by side have the correlation c.
+func stepCorrelation(c, n float64) float64 {
+	low, high := 0.0, 0.99999
+	for range 50 {
+		rho := (low + high) / 2
+		if correlationOfMeans(rho, n) < c {
+			low = rho
+		} else {
+			high = rho
+		}
+	}
+	return round(low)
+}
+
+// correlationOfMeans is that of the means of two stretches of n steps side by
+// side, in a first-order autoregression: the mean of rho^(distance) over pairs
+// across, over that of pairs within.
+func correlationOfMeans(rho, n float64) float64 {
+	across := rho * math.Pow((1-math.Pow(rho, n))/(1-rho), 2) / (n * n)
+	return across / varianceOfMean(rho, n)
 }
 
 // varianceOfMean is the variance of the mean of n steps of a first-order
