@@ -143,14 +143,17 @@ func (c Counts) Of(name string) int {
 }
 
 // add counts one more of name, appending it when it is new.
-func (c Counts) add(name string) Counts {
+func (c Counts) add(name string) Counts { return c.plus(name, 1) }
+
+// plus counts n more of name, appending it when it is new.
+func (c Counts) plus(name string, n int) Counts {
 	for i := range c {
 		if c[i].Name == name {
-			c[i].N++
+			c[i].N += n
 			return c
 		}
 	}
-	return append(c, Count{Name: name, N: 1})
+	return append(c, Count{Name: name, N: n})
 }
 
 func (c Counts) sum() int {

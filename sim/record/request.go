@@ -152,9 +152,11 @@ func StudySLO() SLO {
 // streamed) is not held against it, but when none of the bounded times exists there
 // is nothing to call good.
 func (s SLO) Good(r *Request) bool {
-	if r.Outcome() != Success {
-		return false
-	}
+	return r.Outcome() == Success && s.withinBounds(r)
+}
+
+// withinBounds is Good of a success.
+func (s SLO) withinBounds(r *Request) bool {
 	bounds, measured := 0, 0
 	for _, c := range [...]struct{ bound, time Float }{
 		{s.TTFT, r.TTFT}, {s.TPOT, r.MeanTokenTime()}, {s.E2E, r.E2E},

@@ -34,25 +34,116 @@ type Meta struct {
 // absent when a success does not say its tokens. Notes names what the figures leave
 // out.
 func Summarize(reqs []Request, slo SLO, meta Meta) Phase {
-	var (
-		all      tally
-		tenants  ordered[string, tally]
-		families ordered[int, tally]
-	)
+	s := NewSummary(slo)
 	for i := range reqs {
-		r := &reqs[i]
-		all.add(r, slo)
-		tenants.at(r.Tenant).add(r, slo)
-		if f, ok := r.Family.Get(); ok {
-			families.at(f).add(r, slo)
+		s.Add(&reqs[i])
+	}
+	return s.Phase(meta)
+}
+
+// A Summary takes request records one by one, in any order, and keeps of each only
+// what the phase record is made of: the times of a success, 24 bytes, or 32 when it
+// names a family.
+type Summary struct {
+	slo         SLO
+	sketched    bool
+	records     int
+	first, last float64 // start and end of the span on record, in seconds
+	tenants     ordered[string, tally]
+	families    ordered[int, familyTally]
+	replicas    ordered[string, replicaTally]
+}
+
+// A familyTally is what is kept of one family.
+type familyTally struct {
+	sent int
+	ttft times
+}
+
+// A replicaTally is what is kept of one replica.
+type replicaTally struct {
+	requests int
+	families ordered[int, familyCount]
+}
+
+// A familyCount is how many requests of a family a replica got, and which of them
+// began first.
+type familyCount struct {
+	requests int
+	start    float64
+	index    int
+	place    int // among the records
+}
+
+// NewSummary returns an empty summary.
+func NewSummary(slo SLO) *Summary {
+	return &Summary{slo: slo, first: math.Inf(1), last: math.Inf(-1)}
+}
+
+// NewSketch returns an empty summary of constant size, however many records it
+// takes: its quantiles are within 0.1% of the exact ones.
+func NewSketch(slo SLO) *Summary {
+	s := NewSummary(slo)
+	s.sketched = true
+	return s
+}
+
+// Add takes a record. It does not keep r.
+func (s *Summary) Add(r *Request) {
+	place := s.records
+	s.records++
+	outcome := r.Outcome()
+	s.tenants.at(r.Tenant).add(r, outcome, s.slo, s.sketched)
+	f, inFamily := r.Family.Get()
+	if inFamily {
+		s.families.at(f).add(r, outcome, s.sketched)
+	}
+	if outcome == DroppedArrival {
+		return
+	}
+	if start, ok := r.Started.Get(); ok {
+		s.first = min(s.first, start)
+		s.last = max(s.last, start+r.E2E.Or(0))
+	}
+	if r.Replica != "" {
+		t := s.replicas.at(r.Replica)
+		t.requests++
+		if inFamily {
+			t.families.at(f).add(r, place)
 		}
+	}
+}
+
+func (t *familyTally) add(r *Request, outcome Outcome, sketched bool) {
+	if outcome == DroppedArrival {
+		return
+	}
+	t.sent++
+	if outcome == Success {
+		t.ttft.add(r.TTFT, sketched)
+	}
+}
+
+func (c *familyCount) add(r *Request, place int) {
+	start, index := r.Started.Or(0), r.Index.Or(0)
+	if c.requests == 0 || cmp.Or(cmp.Compare(start, c.start), cmp.Compare(index, c.index)) < 0 {
+		c.start, c.index, c.place = start, index, place
+	}
+	c.requests++
+}
+
+// Phase is the record of what was added.
+func (s *Summary) Phase(meta Meta) Phase {
+	var all tally
+	for i := range s.tenants.values {
+		all.merge(&s.tenants.values[i])
 	}
 	elapsed := meta.Elapsed
 	if !elapsed.Valid() {
-		elapsed = span(reqs)
+		elapsed = Some(s.last - s.first) // absent when nothing says when: -Inf
 	}
-	planned := max(len(reqs), meta.Planned.Or(0))
-	unrecorded := planned - len(reqs)
+	planned := max(s.records, meta.Planned.Or(0))
+	unrecorded := planned - s.records
 
 	p := Phase{
 		Phase: meta.Phase, Scenario: meta.Scenario, Route: meta.Route,
@@ -69,20 +160,20 @@ func Summarize(reqs []Request, slo SLO, meta Meta) Phase {
 
 		Elapsed:               elapsed,
 		OutputTokensPerSecond: all.throughput(elapsed),
-		TTFT:                  PercentilesOf(all.ttft),
-		TPOT:                  PercentilesOf(all.tpot),
-		E2E:                   PercentilesOf(all.e2e),
+		TTFT:                  all.ttft.percentiles(),
+		TPOT:                  all.tpot.percentiles(),
+		E2E:                   all.e2e.percentiles(),
 
-		Families:         familiesOf(&families),
-		Tenants:          tenantsOf(&tenants, elapsed, unrecorded),
-		Replicas:         replicasOf(reqs, meta.Replicas),
+		Families:         familiesOf(&s.families),
+		Tenants:          tenantsOf(&s.tenants, elapsed, unrecorded),
+		Replicas:         replicasOf(&s.replicas, meta.Replicas),
 		InputTokensRange: all.inputs,
 		ErrorCategories:  sortedCounts(all.categories),
 		Simulated:        meta.Simulated,
 		Notes:            all.notes(),
 	}
-	if said, ok := meta.Planned.Get(); ok && said < len(reqs) {
-		p.Notes = append(p.Notes, fmt.Sprintf("%d records of %d planned arrivals: taken as %d planned", len(reqs), said, len(reqs)))
+	if said, ok := meta.Planned.Get(); ok && said < s.records {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d records of %d planned arrivals: taken as %d planned", s.records, said, s.records))
 	}
 	return p
 }
@@ -96,16 +187,39 @@ type tally struct {
 	emptyOK       int // called ok without a token
 	unstreamed    int // successes without TTFT
 
-	ttft, tpot, e2e []float64
+	ttft, tpot, e2e times
 	inputs          Range
 	statuses        []statusCount
 	categories      Counts
 }
 
+// merge adds what o has counted.
+func (t *tally) merge(o *tally) {
+	t.success += o.success
+	t.dropped += o.dropped
+	t.rejected += o.rejected
+	t.failed += o.failed
+	t.good += o.good
+	t.tokens += o.tokens
+	t.unknownTokens += o.unknownTokens
+	t.emptyOK += o.emptyOK
+	t.unstreamed += o.unstreamed
+	t.ttft.merge(&o.ttft)
+	t.tpot.merge(&o.tpot)
+	t.e2e.merge(&o.e2e)
+	for _, end := range []Int{o.inputs.Min, o.inputs.Max} {
+		if n, ok := end.Get(); ok {
+			t.inputs = t.inputs.with(n)
+		}
+	}
+	for _, c := range o.categories {
+		t.categories = t.categories.plus(c.Name, c.N)
+	}
+}
+
 func (t *tally) sent() int { return t.success + t.rejected + t.failed }
 
-func (t *tally) add(r *Request, slo SLO) {
-	outcome := r.Outcome()
+func (t *tally) add(r *Request, outcome Outcome, slo SLO, sketched bool) {
 	if outcome == DroppedArrival {
 		t.dropped++
 		return
@@ -118,7 +232,7 @@ func (t *tally) add(r *Request, slo SLO) {
 	}
 	switch outcome {
 	case Success:
-		t.addSuccess(r, slo)
+		t.addSuccess(r, slo, sketched)
 		return
 	case RejectedRequest:
 		t.rejected++
@@ -154,9 +268,9 @@ func (t *tally) statusCounts() Counts {
 	return counts
 }
 
-func (t *tally) addSuccess(r *Request, slo SLO) {
+func (t *tally) addSuccess(r *Request, slo SLO, sketched bool) {
 	t.success++
-	if slo.Good(r) {
+	if slo.withinBounds(r) {
 		t.good++
 	}
 	if n, ok := r.OutputTokens.Get(); ok {
@@ -167,16 +281,9 @@ func (t *tally) addSuccess(r *Request, slo SLO) {
 	if !r.TTFT.Valid() {
 		t.unstreamed++
 	}
-	t.ttft = appendPresent(t.ttft, r.TTFT)
-	t.tpot = appendPresent(t.tpot, r.MeanTokenTime())
-	t.e2e = appendPresent(t.e2e, r.E2E)
-}
-
-func appendPresent(values []float64, v Float) []float64 {
-	if f, ok := v.Get(); ok {
-		return append(values, f)
-	}
-	return values
+	t.ttft.add(r.TTFT, sketched)
+	t.tpot.add(r.MeanTokenTime(), sketched)
+	t.e2e.add(r.E2E, sketched)
 }
 
 // category is why a request is no success: the source's category, or else its
@@ -227,31 +334,15 @@ func (r Range) with(n int) Range {
 	return Range{Min: Some(min(n, r.Min.Or(n))), Max: Some(max(n, r.Max.Or(n)))}
 }
 
-// span is the time from the first start to the last end; absent when no request
-// that was sent says when.
-func span(reqs []Request) Float {
-	first, last := math.Inf(1), math.Inf(-1)
-	for i := range reqs {
-		start, ok := reqs[i].Started.Get()
-		if !ok || reqs[i].Outcome() == DroppedArrival {
-			continue
-		}
-		first = min(first, start)
-		last = max(last, start+reqs[i].E2E.Or(0))
-	}
-	return Some(last - first) // absent when nothing was found: -Inf
-}
-
 // familiesOf is nil when no request names a family.
-func familiesOf(families *ordered[int, tally]) []Family {
+func familiesOf(families *ordered[int, familyTally]) []Family {
 	var out []Family
 	for _, number := range slices.Sorted(slices.Values(families.keys)) {
 		t := families.at(number)
-		slices.Sort(t.ttft)
 		out = append(out, Family{
 			Name:     strconv.Itoa(number),
-			Requests: Some(t.sent()),
-			TTFTP95:  Quantile(t.ttft, 0.95),
+			Requests: Some(t.sent),
+			TTFTP95:  t.ttft.percentiles().P95,
 		})
 	}
 	return out
@@ -279,9 +370,9 @@ func tenantsOf(tenants *ordered[string, tally], elapsed Float, unrecorded int) [
 			OutputTokensPerSecond: t.throughput(elapsed),
 			StatusCounts:          t.statusCounts(),
 			InputTokensRange:      t.inputs,
-			TTFT:                  PercentilesOf(t.ttft),
-			TPOT:                  PercentilesOf(t.tpot),
-			E2E:                   PercentilesOf(t.e2e),
+			TTFT:                  t.ttft.percentiles(),
+			TPOT:                  t.tpot.percentiles(),
+			E2E:                   t.e2e.percentiles(),
 		}
 		if unrecorded == 0 || len(names) == 1 {
 			tenant.Dropped = Some(t.dropped + unrecorded)
@@ -292,35 +383,30 @@ func tenantsOf(tenants *ordered[string, tally], elapsed Float, unrecorded int) [
 	return out
 }
 
-// replicasOf counts the requests of each replica and their families in the order
+// replicasOf is what the requests tell of each replica, its families in the order
 // in which they first reached it.
-func replicasOf(reqs []Request, names []string) []Replica {
-	type seen struct {
-		requests int
-		families ordered[int, int]
-	}
-	var replicas ordered[string, seen]
-	for _, i := range byStart(reqs) {
-		r := &reqs[i]
-		if r.Replica == "" || r.Outcome() == DroppedArrival {
-			continue
-		}
-		s := replicas.at(r.Replica)
-		s.requests++
-		if f, ok := r.Family.Get(); ok {
-			*s.families.at(f)++
-		}
-	}
+func replicasOf(replicas *ordered[string, replicaTally], names []string) []Replica {
 	var out []Replica
 	for _, name := range replicaOrder(names, replicas.keys) {
-		s := replicas.at(name)
-		counts := make(Counts, 0, len(s.families.keys))
-		for i, f := range s.families.keys {
-			counts = append(counts, Count{Name: strconv.Itoa(f), N: s.families.values[i]})
+		t := replicas.at(name)
+		order := make([]int, len(t.families.keys))
+		for i := range order {
+			order[i] = i
 		}
-		out = append(out, Replica{Name: name, Requests: Some(s.requests), FamilyCounts: counts})
+		slices.SortFunc(order, func(a, b int) int { return t.families.values[a].compare(&t.families.values[b]) })
+		counts := make(Counts, 0, len(order))
+		for _, i := range order {
+			counts = append(counts, Count{Name: strconv.Itoa(t.families.keys[i]), N: t.families.values[i].requests})
+		}
+		out = append(out, Replica{Name: name, Requests: Some(t.requests), FamilyCounts: counts})
 	}
 	return out
+}
+
+// compare orders families by their first request: by start time, by index where
+// that is equal or absent, and as the records came where that is too.
+func (c *familyCount) compare(o *familyCount) int {
+	return cmp.Or(cmp.Compare(c.start, o.start), cmp.Compare(c.index, o.index), cmp.Compare(c.place, o.place))
 }
 
 // replicaOrder is the given names, then those on record beyond them, sorted.
@@ -334,23 +420,6 @@ func replicaOrder(given, onRecord []string) []string {
 	return order
 }
 
-// byStart is the order in which the requests began: by start time, by index
-// where that is equal or absent, and as they come where that is too.
-func byStart(reqs []Request) []int {
-	order := make([]int, len(reqs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		ra, rb := &reqs[a], &reqs[b]
-		return cmp.Or(
-			cmp.Compare(ra.Started.Or(0), rb.Started.Or(0)),
-			cmp.Compare(ra.Index.Or(0), rb.Index.Or(0)),
-		)
-	})
-	return order
-}
-
 func sortedCounts(c Counts) Counts {
 	slices.SortFunc(c, func(a, b Count) int { return cmp.Compare(a.Name, b.Name) })
 	return c
@@ -361,10 +430,14 @@ type ordered[K comparable, V any] struct {
 	keys   []K
 	values []V
 	index  map[K]int
+	latest int // of the key asked for last: often the next one, too
 }
 
 // at is the value of k, which begins as zero. It is good until the next key comes.
 func (o *ordered[K, V]) at(k K) *V {
+	if o.latest < len(o.keys) && o.keys[o.latest] == k {
+		return &o.values[o.latest]
+	}
 	i, ok := o.index[k]
 	if !ok {
 		if o.index == nil {
@@ -375,5 +448,6 @@ func (o *ordered[K, V]) at(k K) *V {
 		o.keys = append(o.keys, k)
 		o.values = append(o.values, *new(V))
 	}
+	o.latest = i
 	return &o.values[i]
 }

@@ -1,0 +1,128 @@
+package record
+
+import (
+	"math"
+	"slices"
+)
+
+// times are the values of one time over many requests: each of them, or, where
+// their number must not matter, how many fall in each of many narrow buckets.
+type times struct {
+	values []float64
+	sketch *sketch
+}
+
+func (t *times) add(v Float, sketched bool) {
+	f, ok := v.Get()
+	switch {
+	case !ok:
+	case !sketched:
+		t.values = append(t.values, f)
+	default:
+		if t.sketch == nil {
+			t.sketch = new(sketch)
+		}
+		t.sketch.add(f)
+	}
+}
+
+func (t *times) merge(o *times) {
+	t.values = append(t.values, o.values...)
+	if o.sketch != nil {
+		if t.sketch == nil {
+			t.sketch = new(sketch)
+		}
+		t.sketch.merge(o.sketch)
+	}
+}
+
+func (t *times) percentiles() Percentiles {
+	if t.sketch == nil {
+		return PercentilesOf(t.values)
+	}
+	return Percentiles{
+		P50: t.sketch.quantile(0.50), P95: t.sketch.quantile(0.95), P99: t.sketch.quantile(0.99),
+		N: Some(t.sketch.n),
+	}
+}
+
+// A sketch counts values in buckets whose bounds grow by a fixed factor, so that a
+// bucket's middle is within sketchError of whatever fell into it (Masson, Rim and
+// Lee, "DDSketch", 2019). Its size depends on how far apart the values are, not on
+// how many there are.
+type sketch struct {
+	n      int
+	zeros  int // values too small to tell from 0
+	least  int // bucket number of counts[0]
+	counts []int
+}
+
+const (
+	sketchError = 0.0005
+	sketchFloor = 1e-9 // s
+)
+
+// sketchGrowth is the logarithm of the factor between the bounds of a bucket.
+var sketchGrowth = math.Log((1 + sketchError) / (1 - sketchError))
+
+func (s *sketch) add(v float64) {
+	s.n++
+	if v < sketchFloor {
+		s.zeros++
+		return
+	}
+	s.count(int(math.Ceil(math.Log(v)/sketchGrowth)), 1)
+}
+
+func (s *sketch) count(bucket, n int) {
+	switch {
+	case len(s.counts) == 0:
+		s.least = bucket
+		s.counts = append(s.counts, n)
+	case bucket < s.least:
+		s.counts = append(make([]int, s.least-bucket, s.least-bucket+len(s.counts)), s.counts...)
+		s.least = bucket
+		s.counts[0] = n
+	default:
+		if missing := bucket - s.least + 1 - len(s.counts); missing > 0 {
+			s.counts = append(s.counts, make([]int, missing)...)
+		}
+		s.counts[bucket-s.least] += n
+	}
+}
+
+func (s *sketch) merge(o *sketch) {
+	s.n += o.n
+	s.zeros += o.zeros
+	for i, n := range o.counts {
+		if n > 0 {
+			s.count(o.least+i, n)
+		}
+	}
+}
+
+// quantile is the value at (n-1)q of those added in order, by linear interpolation
+// as Quantile has it, each taken as the middle of its bucket.
+func (s *sketch) quantile(q float64) Float {
+	if s.n == 0 {
+		return Float{}
+	}
+	position := float64(s.n-1) * q
+	below := math.Floor(position)
+	low, high := s.at(int(below)), s.at(min(int(below)+1, s.n-1))
+	return Some(low + (position-below)*(high-low))
+}
+
+// at is the i-th value in order, counted from 0.
+func (s *sketch) at(i int) float64 {
+	if i < s.zeros {
+		return 0
+	}
+	seen := s.zeros
+	bucket := slices.IndexFunc(s.counts, func(n int) bool {
+		seen += n
+		return i < seen
+	})
+	upper := math.Exp(float64(s.least+bucket) * sketchGrowth)
+	return upper * (1 - sketchError)
+}
