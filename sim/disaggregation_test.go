@@ -120,13 +120,15 @@ func TestPrefillTimeout(t *testing.T) {
 	sc := onTwo(t, disaggregated("workload.requests=3", "workload.closed_loop.concurrency=3", "engine.max_num_seqs=1",
 		"router.env.AIBRIX_PREFILL_REQUEST_TIMEOUT=1", `faults=[{at="0s",kind="slow",replica="L20-A",factor=40}]`)...)
 	p := plain(t)
-	r, err := newRun(Setup{Scenario: sc, Profile: p, Policy: "pd"})
+	setup := Setup{Scenario: sc, Profile: p, Policy: "pd"}
+	requests := recorded(&setup)
+	r, err := newRun(setup)
 	require.NoError(t, err)
 	phase, err := r.simulate()
 	require.NoError(t, err)
 	require.Equal(t, 2, phase.Success.Or(0))
 	require.Equal(t, 1, pdRecord(t, phase).Timeouts)
-	for _, q := range r.recorder.requests {
+	for _, q := range *requests {
 		if q.ErrorCategory != "" {
 			require.Equal(t, errPrefill, q.ErrorCategory)
 			require.Equal(t, record.Some(503), q.HTTPStatus)

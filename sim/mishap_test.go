@@ -134,6 +134,7 @@ func TestNothingIsLostInMishaps(t *testing.T) {
 	require.NoError(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		setup := Setup{Scenario: mishaps(t), Profile: p, Policy: rapid.SampledFrom(mishapPolicies).Draw(t, "policy"), Seed: rapid.Uint64Range(0, 1<<20).Draw(t, "seed")}
+		requests := recorded(&setup)
 		r, err := newRun(setup)
 		require.NoError(t, err)
 		r.start()
@@ -143,7 +144,7 @@ func TestNothingIsLostInMishaps(t *testing.T) {
 		}
 		phase := r.finish()
 		require.Equal(t, phase.Planned.Or(-1), phase.Dropped.Or(0)+phase.Rejected.Or(0)+phase.Failed.Or(0)+phase.Success.Or(0))
-		require.Len(t, r.recorder.requests, r.client.planned, "one record an arrival")
+		require.Len(t, *requests, r.client.planned, "one record an arrival")
 		requireQuiet(t, r)
 	})
 }

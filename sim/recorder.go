@@ -8,15 +8,17 @@ import (
 	"fleetsim/simtime"
 )
 
-// recorder turns requests that have ended into records.
+// recorder turns requests that have ended into records, and these into a summary.
 type recorder struct {
 	phase    string
 	slo      record.SLO
 	begin    simtime.Time
 	overhead simtime.Time // from the end of a step to the client
 	each     func(*record.Request)
-	requests []record.Request
-	last     simtime.Time // end of the latest request
+	summary  *record.Summary
+	out      record.Request // the latest, told of and then written over
+	last     simtime.Time   // end of the latest request
+	busy     simtime.Time   // time in flight, of all requests together
 }
 
 func newRecorder(s Setup, begin simtime.Time) recorder {
@@ -24,21 +26,27 @@ func newRecorder(s Setup, begin simtime.Time) recorder {
 	if phase == "" {
 		phase = s.Scenario.Name
 	}
-	return recorder{phase: phase, slo: slo(s.Scenario.SLO), begin: begin, last: begin,
-		overhead: s.Profile.ResponseOverhead, each: s.Each}
+	bounds := slo(s.Scenario.SLO)
+	summary := record.NewSummary(bounds)
+	if s.Sketch {
+		summary = record.NewSketch(bounds)
+	}
+	return recorder{phase: phase, slo: bounds, begin: begin, last: begin,
+		overhead: s.Profile.ResponseOverhead, each: s.Each, summary: summary}
 }
 
 // dropped records an arrival that the client never sent.
 func (rc *recorder) dropped(q *request) {
 	out := rc.describe(q)
 	out.Result = record.Dropped
-	rc.add(out)
+	rc.tell()
 }
 
 // ended records a request whose end the client sees at now. Times count from its
 // first sending, retries and back-offs included.
 func (rc *recorder) ended(q *request, now simtime.Time) {
 	rc.last = max(rc.last, now)
+	rc.busy += now - q.sent
 	out := rc.describe(q)
 	out.E2E = seconds(now - q.sent)
 	out.ErrorCategory = q.err
@@ -55,14 +63,14 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 	case 0:
 		out.Result = record.Failed
 	case 200:
-		rc.stream(&out, q, now)
+		rc.stream(out, q, now)
 	case statusRefused:
 		out.Result = record.Rejected
 	default:
 		out.Result = record.Error
 	}
-	out.Good = record.Some(rc.slo.Good(&out))
-	rc.add(out)
+	out.Good = record.Some(rc.slo.Good(out))
+	rc.tell()
 }
 
 // stream adds what the client saw of the answer until now. A token that was on
@@ -88,8 +96,10 @@ func (rc *recorder) stream(out *record.Request, q *request, now simtime.Time) {
 	out.TPOT = record.TPOT(out.TTFT, seconds(s.Last+rc.overhead-q.sent), out.OutputTokens)
 }
 
-func (rc *recorder) describe(q *request) record.Request {
-	out := record.Request{
+// describe begins the record of q.
+func (rc *recorder) describe(q *request) *record.Request {
+	out := &rc.out
+	*out = record.Request{
 		Phase: rc.phase, Tenant: q.Tenant, Index: record.Some(q.Index),
 		RequestedOutput: record.Some(q.Output), Started: seconds(q.sent - rc.begin),
 	}
@@ -102,10 +112,11 @@ func (rc *recorder) describe(q *request) record.Request {
 	return out
 }
 
-func (rc *recorder) add(out record.Request) {
-	rc.requests = append(rc.requests, out)
+// tell hands the record on.
+func (rc *recorder) tell() {
+	rc.summary.Add(&rc.out)
 	if rc.each != nil {
-		rc.each(&rc.requests[len(rc.requests)-1])
+		rc.each(&rc.out)
 	}
 }
 

@@ -235,7 +235,7 @@ func (r *run) finish() *record.Phase {
 			names, known = append(names, rep.name), append(known, rep)
 		}
 	}
-	p := record.Summarize(r.recorder.requests, r.recorder.slo, record.Meta{
+	p := r.recorder.summary.Phase(record.Meta{
 		Phase: r.recorder.phase, Scenario: r.Scenario.Name, Route: r.Policy, Seed: record.Some(r.Seed),
 		Planned: record.Some(r.client.planned), Elapsed: seconds(r.recorder.last - r.begin),
 		Replicas: names, Simulated: true,

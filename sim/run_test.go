@@ -45,6 +45,13 @@ func simulate(t require.TestingT, sc *scenario.Scenario, p *model.Profile, polic
 	return phase, requests
 }
 
+// recorded has the setup's request records kept.
+func recorded(s *Setup) *[]record.Request {
+	requests := new([]record.Request)
+	s.Each = func(r *record.Request) { *requests = append(*requests, *r) }
+	return requests
+}
+
 func value(t require.TestingT, f record.Float) float64 {
 	v, ok := f.Get()
 	require.True(t, ok, "absent")
@@ -179,7 +186,9 @@ func TestNothingIsLost(t *testing.T) {
 			"start.spare={}",
 		)
 		policy := rapid.SampledFrom([]string{"random", "least-request", "prefix-cache"}).Draw(t, "policy")
-		r, err := newRun(Setup{Scenario: sc, Profile: p, Policy: policy, Seed: rapid.Uint64().Draw(t, "seed")})
+		setup := Setup{Scenario: sc, Profile: p, Policy: policy, Seed: rapid.Uint64().Draw(t, "seed")}
+		requests := recorded(&setup)
+		r, err := newRun(setup)
 		require.NoError(t, err)
 		r.start()
 		last := simtime.Time(0)
@@ -195,7 +204,7 @@ func TestNothingIsLost(t *testing.T) {
 		for _, rep := range r.replicas {
 			require.Zero(t, r.gateways.running(rep.id))
 			require.Zero(t, rep.Gauges().UsedBlocks)
-			requireFIFO(t, r.recorder.requests, rep, p)
+			requireFIFO(t, *requests, rep, p)
 		}
 	})
 }

@@ -79,12 +79,8 @@ func (l *traceLoad) mode() string {
 
 // load is how many requests a replica had in flight, on average.
 func (r *run) load() float64 {
-	total := 0.0
-	for i := range r.recorder.requests {
-		total += r.recorder.requests[i].E2E.Or(0)
-	}
 	if elapsed := (r.recorder.last - r.begin).Seconds(); elapsed > 0 {
-		return total / elapsed / float64(len(r.replicas))
+		return r.recorder.busy.Seconds() / elapsed / float64(len(r.replicas))
 	}
 	return 0
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -502,24 +501,25 @@ func BenchmarkTrace(b *testing.B) {
 	}
 	sc := replay(b, trace.String(), "cluster.replicas=8")
 	p := flat(b)
-	held := func(records []record.Request) float64 {
+	held := func() float64 {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
-		return (float64(m.HeapAlloc) - float64(cap(records))*float64(reflect.TypeFor[record.Request]().Size())) / 1e6
+		return float64(m.HeapAlloc) / 1e6
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := newRun(Setup{Scenario: sc, Profile: p, Policy: "prefix-cache", Seed: 1})
+		ended := 0
+		r, err := newRun(Setup{Scenario: sc, Profile: p, Policy: "prefix-cache", Seed: 1, Sketch: true,
+			Each: func(*record.Request) { ended++ }})
 		require.NoError(b, err)
 		r.start()
 		marks := map[int]float64{20_000: 0, 100_000: 0}
 		for !r.over() {
 			r.step()
-			n := len(r.recorder.requests)
-			if at, ok := marks[n]; ok && at == 0 {
+			if at, ok := marks[ended]; ok && at == 0 {
 				b.StopTimer()
-				marks[n] = held(r.recorder.requests)
+				marks[ended] = held()
 				b.StartTimer()
 			}
 		}
