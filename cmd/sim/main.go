@@ -30,6 +30,7 @@ func commands() []command {
 		{"plan", "the fewest replicas, or the highest rate, that meet the SLO", planCommand},
 		{"trace", "read, convert and look at traces of other tools", traceCommand},
 		{"compare", "measured beside simulated, with bands over seeds", compareCommand},
+		{"calibrate", "fit a profile to measured runs", calibrateCommand},
 		{"serve", "the simulated cluster in real time, as an OpenAI-compatible gateway", serveCommand},
 		{"export", "write a run directory's time series for Prometheus", exportCommand},
 		{"version", "print the version", versionCommand},
