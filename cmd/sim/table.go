@@ -120,6 +120,8 @@ var columns = []column{
 	{"E2E p95 s", func(p *record.Phase) record.Float { return p.E2E.P95 }, fixed(2)},
 	{"hit ratio", func(p *record.Phase) record.Float { return p.CacheHitRatio }, fixed(3)},
 	{"at most", hitBound, fixed(3)},
+	{"index gone", ledgerShare("gone_share"), fixed(3)},
+	{"KV unknown", ledgerShare("unknown_share"), fixed(3)},
 	{"good", func(p *record.Phase) record.Float { return float(p.Good) }, fixed(0)},
 	{"of planned", func(p *record.Phase) record.Float { return float(p.Planned) }, fixed(0)},
 	{"dropped", func(p *record.Phase) record.Float { return float(p.Dropped) }, fixed(0)},
@@ -140,8 +142,14 @@ func hitBound(p *record.Phase) record.Float {
 	return trace.Bound
 }
 
+// sometimes reports whether the column is about what not every run has: a trace
+// with its bound, or the comparison of the router's index with the engines' caches.
+func (c column) sometimes() bool {
+	return slices.Contains([]string{"at most", "index gone", "KV unknown"}, c.name)
+}
+
 // shown are the columns worth showing: rejected and failed requests only where
-// there are any, and the bound of a trace only where there is a trace.
+// there are any, and those for some runs only where there is a value.
 func shown(phases []*record.Phase) []column {
 	var out []column
 	for _, c := range columns {
@@ -154,7 +162,7 @@ func shown(phases []*record.Phase) []column {
 				continue
 			}
 		}
-		if c.name == "at most" && !slices.ContainsFunc(phases, func(p *record.Phase) bool { return c.value(p).Valid() }) {
+		if c.sometimes() && !slices.ContainsFunc(phases, func(p *record.Phase) bool { return c.value(p).Valid() }) {
 			continue
 		}
 		out = append(out, c)
