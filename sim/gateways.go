@@ -24,6 +24,8 @@ type gateways struct {
 	reads     bool // the policy in use reads metrics
 	shares    bool // counts are shared between the processes
 	drains    bool // pods have roles, so that completions are counted for them
+	sessions  bool // a request had one
+	users     bool // a request had one
 
 	prefillTimeout simtime.Time
 }
@@ -101,6 +103,7 @@ func (g *gateways) use(s Setup) error {
 	g.config, g.refresh = s.Scenario.Router, s.Scenario.Router.RefreshInterval()
 	g.shares = len(g.processes) > 1 && (g.config.StateSync || settings.StateSync)
 	g.prefillTimeout = settings.PD.PrefillTimeout
+	g.sessions, g.users = false, false
 	for _, p := range g.processes {
 		if err := p.use(s, settings); err != nil {
 			return err
@@ -186,6 +189,7 @@ func (r *run) route(q *request) {
 	if g.shares {
 		g.share(r.now, p)
 	}
+	g.sessions, g.users = g.sessions || q.Session != "", g.users || q.Tenant != ""
 	q.routing = routing{gateway: p, asked: router.Request{
 		Prompt: q.Prompt, User: q.Tenant, Session: q.Session, Arrived: r.now - g.config.RoutingLatency.Time,
 	}}

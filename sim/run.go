@@ -248,7 +248,7 @@ func (r *run) finish() *record.Phase {
 	p.Steps, p.Events = record.Some(int(steps)), record.Some(int(r.events))
 	p.CacheHitRatio = record.CacheHitRatio(p.Replicas)
 	p.RoutingCounterDeltas = counterDeltas(r.counters, r.gateways.counters())
-	p.Notes = append(p.Notes, r.notes...)
+	p.Notes = append(append(p.Notes, r.notes...), r.warnings()...)
 	p.Notes = append(p.Notes, r.sharing.notes(p.Replicas)...)
 	r.extend(&p)
 	return &p
