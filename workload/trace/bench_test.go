@@ -58,6 +58,10 @@ func bulk(b *testing.B, format string, n int) []byte {
 		data, err := os.ReadFile(filepath.Join("testdata", format))
 		require.NoError(b, err)
 		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+		if strings.HasSuffix(format, ".csv") {
+			line("%s", lines[0])
+			lines = lines[1:]
+		}
 		for range n / len(lines) {
 			for _, l := range lines {
 				line("%s", l)
@@ -70,7 +74,7 @@ func bulk(b *testing.B, format string, n int) []byte {
 // BenchmarkRead gives rows a second, found rather than given.
 func BenchmarkRead(b *testing.B) {
 	for _, format := range []string{"fleetsim", "mooncake", "bailian", "azure", "burstgpt", "records", "aibrix_client.jsonl", "aiperf.jsonl",
-		"aibrix_workload.jsonl", "vllm_bench.json", "guidellm.json", "inference_perf.json", "genai_perf.json"} {
+		"aibrix_workload.jsonl", "vidur.csv", "blis.csv", "vllm_bench.json", "sglang_bench.jsonl", "guidellm.json", "inference_perf.json", "genai_perf.json"} {
 		b.Run(format, func(b *testing.B) {
 			data := bulk(b, format, 20_000)
 			b.SetBytes(int64(len(data)))
