@@ -191,7 +191,7 @@ func (r *run) route(q *request) {
 	}
 	g.sessions, g.users = g.sessions || q.Session != "", g.users || q.Tenant != ""
 	q.routing = routing{gateway: p, asked: router.Request{
-		Prompt: q.Prompt, User: q.Tenant, Session: q.Session, Arrived: r.now - g.config.RoutingLatency.Time,
+		Prompt: &q.Prompt, User: q.Tenant, Session: q.Session, Arrived: r.now - g.config.RoutingLatency.Time,
 	}}
 	choice, err := p.Route(r.now, &q.routing.asked)
 	if err != nil {

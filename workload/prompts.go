@@ -56,7 +56,7 @@ func (g *Generator) Prompt(dst Prompt, family, index int, repeat int) Prompt {
 	} else {
 		head = g.head(uniqueHead | g.base | uint64(index))
 	}
-	digits := len(appendDigits(nil, index))
+	digits := digitsOf(index)
 	return append(dst, head,
 		Segment{ID: body, Tokens: repeat * g.shape.BodyTokens, Bytes: repeat * g.shape.BodyBytes},
 		Segment{ID: question | g.base | uint64(index), Tokens: g.shape.QuestionTokens + digits, Bytes: g.shape.QuestionBytes + digits})
@@ -72,11 +72,13 @@ func (g *Generator) head(id uint64) Segment {
 		Bytes:  g.shape.SaltBytes + g.shape.HeadBytes}
 }
 
-func appendDigits(dst []byte, n int) []byte {
-	if n >= 10 {
-		dst = appendDigits(dst, n/10)
+// digitsOf is how many decimal digits n, which is not negative, has.
+func digitsOf(n int) int {
+	digits := 1
+	for ; n >= 10; n /= 10 {
+		digits++
 	}
-	return append(dst, byte('0'+n%10))
+	return digits
 }
 
 // Order is the order in which n requests ask for their families: with a hot
