@@ -41,6 +41,7 @@ type runFlags struct {
 	workers  int
 	from     string
 	cell     int
+	sketch   bool
 	list     bool
 	progress bool
 }
@@ -58,6 +59,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
 	f.StringVar(&o.from, "from", "", "results of a sweep: run its --cell again, with the seeds that it had")
 	f.IntVar(&o.cell, "cell", 0, "cell of --from")
+	f.BoolVar(&o.sketch, "summary-only", false, "keep a run's memory independent of its length: quantiles within 0.1%; not with --out")
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios and end")
 	f.BoolVar(&o.progress, "progress", false, "show progress even when standard error is no terminal")
 	if status, ok := f.parse(args); !ok {
@@ -96,6 +98,9 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 	if err := oneOf("format", o.format, "table", "json", "jsonl"); err != nil {
 		return nil, err
+	}
+	if o.sketch && o.out != "" {
+		return nil, errors.New("--summary-only keeps no records for --out to write: allowed is one of the two")
 	}
 	if o.from != "" {
 		return o.cellSetups(names)
@@ -155,7 +160,7 @@ func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
 	var setups []sim.Setup
 	for _, policy := range sc.Policies {
 		for i := range uint64(o.repeat) {
-			setups = append(setups, sim.Setup{Scenario: sc, Profile: p, Policy: policy, Seed: seed + i})
+			setups = append(setups, sim.Setup{Scenario: sc, Profile: p, Policy: policy, Seed: seed + i, Sketch: o.sketch})
 		}
 	}
 	return setups, nil

@@ -59,6 +59,7 @@ func TestWrongInput(t *testing.T) {
 		"repeat":          {[]string{"run", "hot90", "--repeat", "0"}, []string{"--repeat 0"}},
 		"seed":            {[]string{"run", "hot90", "--seed", "-1"}, []string{"-1"}},
 		"policy":          {[]string{"run", "hot90", "--policy", "least-requests"}, []string{"least-requests", "least-request"}},
+		"sketch and out":  {[]string{"run", "hot90", "--summary-only", "--out", "x"}, []string{"--summary-only", "--out"}},
 		"profile":         {[]string{"run", "hot90", "--profile", "h100"}, []string{"h100", "qwen3.8-27b-fp8-l20"}},
 		"set":             {[]string{"run", "hot90", "--set", "cluster.replcas=3"}, []string{"cluster.replcas", "replicas"}},
 		"engine":          {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},
@@ -120,6 +121,21 @@ func TestRunJSON(t *testing.T) {
 	phases, err := record.ReadPhases("stdout", strings.NewReader(stdout))
 	require.NoError(t, err)
 	require.Len(t, phases, 3)
+}
+
+// A run of constant memory has the figures of any other, its quantiles to 0.1%.
+func TestSummaryOnly(t *testing.T) {
+	read := func(args ...string) record.Phase {
+		status, stdout, stderr := sh(append([]string{"run", "hot90", "--policy", "prefix-cache", "--format", "jsonl"}, args...)...)
+		require.Equal(t, statusOK, status, stderr)
+		phases, err := record.ReadPhases("stdout", strings.NewReader(stdout))
+		require.NoError(t, err)
+		require.Len(t, phases, 1)
+		return phases[0]
+	}
+	exact, sketched := read(), read("--summary-only")
+	require.Equal(t, exact.Good, sketched.Good)
+	require.InEpsilon(t, exact.TTFT.P95.Or(0), sketched.TTFT.P95.Or(-1), 0.001)
 }
 
 // The same command gives the same bytes, on one processor or two, and in the
