@@ -392,10 +392,18 @@ func (s *Seq) statePositions() int {
 // extend gives a running sequence blocks for n more tokens, or reports false.
 func (e *engine) extend(s *Seq, n int) bool {
 	e.dropStates(s)
-	if e.needed(s, 0, s.computed+n) > e.pool.free {
-		return false
+	tokens := s.computed + n
+	if tokens > len(s.attn)*e.BlockTokens {
+		if e.needed(s, 0, tokens) > e.pool.free {
+			return false
+		}
+		e.grow(s, tokens)
+		return true
 	}
-	e.grow(s, s.computed+n)
+	// The blocks suffice: states cover as many tokens as attention does.
+	if e.PrefixCaching && min(tokens, s.known()) >= (s.cached+1)*e.BlockTokens {
+		e.register(s, min(tokens, s.known())/e.BlockTokens)
+	}
 	return true
 }
 

@@ -199,6 +199,18 @@ func (r *run) stepEnd(rep *replica) {
 		return
 	}
 	rep.expected = simtime.Never // the next may be due at this very instant
+	r.takeStep(rep)
+	for r.undisturbed(rep) {
+		r.now = rep.Next()
+		r.events++
+		r.takeStep(rep)
+	}
+	r.expect(rep)
+	r.exitIfDrained(rep)
+}
+
+// takeStep takes the results of the replica's step that ends now.
+func (r *run) takeStep(rep *replica) {
 	rep.Advance(func(s *model.Seq) {
 		q := s.Owner.(*request)
 		q.inEngine = false
@@ -207,8 +219,17 @@ func (r *run) stepEnd(rep *replica) {
 			r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
 		}
 	})
-	r.expect(rep)
-	r.exitIfDrained(rep)
+}
+
+// undisturbed reports whether the replica's next step end is what would come out
+// of the queue next, so that it need not go in.
+func (r *run) undisturbed(rep *replica) bool {
+	at := rep.Next()
+	if at == simtime.Never || rep.state == closing || r.client.live == 0 || len(r.queue) == 0 {
+		return false
+	}
+	next := event{at: at, kind: evStepEnd, id: rep.id}
+	return next.before(&r.queue[0])
 }
 
 // snapshot reads the gauges of all engines, as a scraper does.
