@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync"
 	"time"
 
 	"fleetsim/simtime"
@@ -13,6 +14,7 @@ type actor struct {
 	clock    Clock
 	commands chan func(now simtime.Time)
 	quit     chan struct{}
+	stopping sync.Once
 	done     chan struct{}
 }
 
@@ -25,7 +27,7 @@ func newActor(c *Cluster, clock Clock) *actor {
 
 // stop ends the goroutine; what is asked of it afterwards is not done.
 func (a *actor) stop() {
-	close(a.quit)
+	a.stopping.Do(func() { close(a.quit) })
 	<-a.done
 }
 

@@ -81,7 +81,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 
 // Close refuses new requests and waits for those in flight; when ctx ends first
 // it aborts them, as an engine without a grace period does, and returns ctx's
-// error.
+// error. A server may be closed again.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
