@@ -75,16 +75,20 @@ func TestClosedCircle(t *testing.T) {
 			want, err := sim.Run(sim.Setup{Scenario: sc, Profile: profile, Policy: policy, Seed: sc.Seed})
 			require.NoError(t, err)
 			const rounds = 4
+			calm := 0
 			for round := range rounds {
 				got, disturbed := circleRound(t, sc, policy)
 				problems := disagreements(want, &got.Phase)
 				if len(problems) == 0 {
 					return
 				}
-				t.Logf("round %d, disturbed for %v: %s", round, disturbed, strings.Join(problems, "; "))
-				require.Greater(t, disturbed, 3*time.Millisecond, "the machine was calm, and still: %s", strings.Join(problems, "; "))
+				t.Logf("round %d, timers up to %v late: %s", round, disturbed, strings.Join(problems, "; "))
+				if disturbed < 3*time.Millisecond { // of the 5 that a step takes at this speed
+					calm++
+				}
 			}
-			t.Skipf("the machine was too busy in all %d rounds", rounds)
+			require.Less(t, calm, 2, "calm rounds that disagree")
+			t.Skipf("the machine was too busy in %d of %d rounds", rounds-calm, rounds)
 		})
 	}
 }
@@ -142,7 +146,7 @@ func disagreements(want, got *record.Phase) []string {
 		moved = max(moved, math.Abs(d))
 	}
 	// A family that meets a replica for the first time is one miss of 1 in 96.
-	differ("hit ratio", want.CacheHitRatio.Or(-1), got.CacheHitRatio.Or(-1), 0.001+moved*0.011)
+	differ("hit ratio", want.CacheHitRatio.Or(-1), got.CacheHitRatio.Or(-1), 0.001+max(ties, moved)*0.011)
 	return out
 }
 
