@@ -153,19 +153,19 @@ func behaviours() []behaviour {
 		{does: "nobody listening", result: record.Failed, category: catRefused, says: "no HTTP status"},
 		{does: "429 with Retry-After", handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "7")
-			http.Error(w, `{"error":{"message":"quota"}}`, 429)
+			http.Error(w, `{"error":{"message":"quota"}}`, http.StatusTooManyRequests)
 		}, result: record.Rejected, status: 429, category: catRejected, says: "Retry-After, in the log; no second attempt", check: func(t *testing.T, _ record.Request, a *Attempt) {
 			require.Equal(t, "7", a.RetryAfter)
 		}},
 		{does: "503 from the gateway", handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("x-error-no-model-backends", "true")
-			http.Error(w, "", 503)
+			http.Error(w, "", http.StatusServiceUnavailable)
 		}, result: record.Error, status: 503, category: "http_status_503", says: "AIBrix's error header, in the log", check: func(t *testing.T, _ record.Request, a *Attempt) {
 			require.Equal(t, "x-error-no-model-backends", a.ErrorHeader)
 		}},
 		{does: "500 from an engine", handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("target-pod", "pod-x")
-			http.Error(w, "boom", 500)
+			http.Error(w, "boom", http.StatusInternalServerError)
 		}, result: record.Error, status: 500, category: "http_status_500", says: "the replica that failed", check: func(t *testing.T, r record.Request, a *Attempt) {
 			require.Equal(t, "pod-x", r.Replica)
 			require.Equal(t, "boom", a.Message)

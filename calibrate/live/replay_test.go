@@ -40,7 +40,7 @@ func TestRequestsAreThePlans(t *testing.T) {
 				StreamOptions map[string]any `json:"stream_options"`
 			}
 			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-				http.Error(w, err.Error(), 400)
+				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
 			prompt, path := body.Prompt, "/v1/completions"
@@ -52,7 +52,7 @@ func TestRequestsAreThePlans(t *testing.T) {
 				r.Header.Get("Authorization") == "Bearer secret" && r.Header.Get("x-cluster") == "staging" && r.Header.Get("user") != "" &&
 				r.Header.Get("Accept-Encoding") == ""
 			if !ok {
-				http.Error(w, "not as planned", 400)
+				http.Error(w, "not as planned", http.StatusBadRequest)
 				return
 			}
 			mu.Lock()
@@ -257,7 +257,7 @@ func TestRetriesOnlyWhenAsked(t *testing.T) {
 		url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			if asked.Add(1) == 1 {
 				w.Header().Set("Retry-After", "1")
-				http.Error(w, "", 429)
+				http.Error(w, "", http.StatusTooManyRequests)
 				return
 			}
 			good(w)
@@ -328,7 +328,7 @@ func TestDrainTimeout(t *testing.T) {
 func TestWholeAnswers(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); bytes.Contains(body, []byte(`"stream"`)) {
-			http.Error(w, "no stream was wanted", 400)
+			http.Error(w, "no stream was wanted", http.StatusBadRequest)
 			return
 		}
 		_, _ = io.WriteString(w, `{"choices":[{"text":" a b","finish_reason":"length"}],"usage":{"prompt_tokens":40,"completion_tokens":8}}`)

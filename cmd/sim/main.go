@@ -31,6 +31,7 @@ func commands() []command {
 		{"trace", "read, convert and look at traces of other tools", traceCommand},
 		{"compare", "measured beside simulated, with bands over seeds", compareCommand},
 		{"calibrate", "fit a profile to measured runs", calibrateCommand},
+		{"replay", "send a scenario's arrivals to a live gateway and record them", replayCommand},
 		{"serve", "the simulated cluster in real time, as an OpenAI-compatible gateway", serveCommand},
 		{"export", "write a run directory's time series for Prometheus", exportCommand},
 		{"version", "print the version", versionCommand},
