@@ -143,12 +143,12 @@ func TestServeAbortsAfterTheGrace(t *testing.T) {
 }
 
 func TestServeSaysWhatItLeavesOut(t *testing.T) {
-	for name, want := range map[string]string{"tenants-protected": "[admission]", "kpa-scale": "[autoscale]", "drain-native": "[[faults]]"} {
+	for name, want := range map[string]string{"tenants-protected": "[admission]", "kpa-scale": "[autoscale]", "drain-native": "[[faults]]", "evicting-kv-sync": "KV cache events"} {
 		o := serveFlags{speed: "1", maxBody: 1, timeout: time.Second}
 		s, notes, err := o.server([]string{name})
 		require.NoError(t, err, name)
 		require.NoError(t, s.Close(context.Background()))
-		require.Len(t, notes, 1)
+		require.Len(t, notes, 1, name)
 		require.Contains(t, notes[0], want)
 	}
 }

@@ -169,6 +169,9 @@ func notServed(sc *scenario.Scenario) []string {
 		{"[admission]", sc.Admission.Quota > 0 || sc.Admission.Rate > 0 || hasQuota(sc.Workload.Tenants)},
 		{"[autoscale]", sc.Autoscale.Strategy != ""},
 		{"[[faults]]", len(sc.Faults) > 0},
+		{"model.noise", sc.Model.Noise != nil && *sc.Model.Noise},
+		{"several gateways and delays of [router]", hasDelays(&sc.Router)},
+		{"KV cache events", sc.Router.Env["AIBRIX_PREFIX_CACHE_KV_EVENT_SYNC_ENABLED"] == "true"},
 	} {
 		if p.present {
 			parts = append(parts, p.name)
@@ -178,6 +181,10 @@ func notServed(sc *scenario.Scenario) []string {
 		return nil
 	}
 	return []string{"note: serve runs gateway and engines; it leaves out the scenario's " + strings.Join(parts, ", ")}
+}
+
+func hasDelays(r *scenario.Router) bool {
+	return r.Gateways > 1 || r.ChoiceToCountDelay.Time+r.RoutingLatency.Time+r.EndpointDelay.Time+r.MetricsDelay.Time > 0
 }
 
 func hasQuota(tenants []scenario.Tenant) bool {
