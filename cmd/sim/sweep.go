@@ -323,9 +323,11 @@ func printChoices(w io.Writer, s *sweep.Sweep, r sweep.Results) {
 	}
 	var given, chosen []int
 	for a := range s.Axes {
-		if s.Given(a) {
+		switch {
+		case s.Led(a):
+		case s.Given(a):
 			given = append(given, a)
-		} else {
+		default:
 			chosen = append(chosen, a)
 		}
 	}
@@ -372,7 +374,9 @@ func choiceRow(s *sweep.Sweep, r sweep.Results, c sweep.Choice, given, chosen []
 	}
 	difference := ""
 	if m := s.Objective.Metric; m >= 0 {
-		if st := s.Stat(r, c.Best, m); st.Diff.N > 1 {
+		if s.Cells[c.Best].Baseline == c.Best {
+			difference = "is the baseline"
+		} else if st := s.Stat(r, c.Best, m); st.Diff.N > 1 {
 			difference = intervalCell(st.Diff)
 		}
 	}

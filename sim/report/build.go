@@ -166,9 +166,11 @@ func (b *builder) answers() *Table {
 	t := &Table{ID: "answers", Title: "The best setting", Caption: b.answersCaption()}
 	var given, chosen []int
 	for a := range b.s.Axes {
-		if b.s.Given(a) {
+		switch {
+		case b.s.Led(a):
+		case b.s.Given(a):
 			given = append(given, a)
-		} else {
+		default:
 			chosen = append(chosen, a)
 		}
 	}

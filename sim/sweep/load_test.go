@@ -90,6 +90,7 @@ values = [1.5, 3.0]
 		"replicas=1 policy=random rate=1.5", "replicas=1 policy=least-request rate=1.5",
 		"replicas=2 policy=random rate=3", "replicas=2 policy=least-request rate=3",
 	}, labels)
+	require.Equal(t, []bool{false, false, true}, []bool{s.Led(0), s.Led(1), s.Led(2)})
 	require.Equal(t, 2, s.Cells[3].Scenario.Cluster.Replicas)
 	require.Equal(t, 3.0, s.Cells[3].Scenario.Workload.Arrivals.Rate)
 	require.Equal(t, uint64(7), s.Seeds[0])

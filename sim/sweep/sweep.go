@@ -101,6 +101,17 @@ func (s *Sweep) Given(axis int) bool {
 	return false
 }
 
+// Led reports whether the axis only follows another with which it is zipped, so
+// that the other's value tells its own.
+func (s *Sweep) Led(axis int) bool {
+	for _, axes := range s.dims {
+		if slices.Contains(axes[1:], axis) {
+			return true
+		}
+	}
+	return false
+}
+
 // Groups are the cells between which a choice is made, in cell order.
 func (s *Sweep) Groups() [][]int { return s.groups }
 
