@@ -26,6 +26,7 @@ type Cluster struct {
 	profile  *model.Profile
 	limits   model.Limits
 	settings router.Settings
+	options  router.Options
 	index    []plan.Priming // what an index knows before anything is routed
 	hides    hides
 	texts    *text.Generator
@@ -100,13 +101,12 @@ func NewCluster(sc *scenario.Scenario, profile *model.Profile, seed uint64, salt
 	if err != nil {
 		return nil, err
 	}
-	settings, err := router.ParseSettings(sc.Router.Env)
+	settings, err := sc.Router.Settings()
 	if err != nil {
 		return nil, err
 	}
-	settings.UpstreamFixed = upstreamFixed(sc.Router.UpstreamFixed)
 	c := &Cluster{
-		profile: profile, limits: limits, settings: settings,
+		profile: profile, limits: limits, settings: settings, options: sc.Router.Options(),
 		texts:    text.New(plan.Shape(sc), salt),
 		hides:    newHides(sc, seed, salt),
 		gateways: make(map[string]*router.Gateway),
@@ -120,17 +120,6 @@ func NewCluster(sc *scenario.Scenario, profile *model.Profile, seed uint64, salt
 	}
 	c.prime(plan.Start(sc, seed))
 	return c, nil
-}
-
-// upstreamFixed are the switches that the routing policies know.
-func upstreamFixed(names []string) map[string]bool {
-	fixed := make(map[string]bool)
-	for _, fix := range router.UpstreamFixes() {
-		if slices.Contains(names, fix.Name) {
-			fixed[fix.Name] = true
-		}
-	}
-	return fixed
 }
 
 func (c *Cluster) prime(start []plan.Priming) {
@@ -169,7 +158,7 @@ func (c *Cluster) gatewayOf(policy string) (*router.Gateway, error) {
 	if g, ok := c.gateways[policy]; ok {
 		return g, nil
 	}
-	p, err := router.New(policy, c.settings, router.Options{})
+	p, err := router.New(policy, c.settings, c.options)
 	if err != nil {
 		return nil, err
 	}
