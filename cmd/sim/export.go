@@ -27,7 +27,7 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 	var step, gap time.Duration
 	var model string
 	f := newFlags("export", exportHelp, stdout, stderr)
-	f.StringVar(&start, "start", "2026-01-01T00:00:00Z", "when the first phase begins (RFC 3339)")
+	f.StringVar(&start, "start", seriesStart.Format(time.RFC3339), "when the first phase begins (RFC 3339)")
 	f.DurationVar(&step, "step", metrics.DefaultStep*time.Second, "between two points of a counter or histogram")
 	f.DurationVar(&gap, "gap", metrics.DefaultGap*time.Second, "between two phases")
 	f.StringVar(&model, "model", "model", "the label model_name")
@@ -69,6 +69,14 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	return statusOK
+}
+
+// seriesStart is when the first phase of a run is said to begin.
+var seriesStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// defaultSeries are the options of sim export without flags.
+func defaultSeries() metrics.Options {
+	return metrics.Options{Start: float64(seriesStart.Unix()), Step: metrics.DefaultStep, Gap: metrics.DefaultGap, Model: "model"}
 }
 
 func instant(unix float64) string {

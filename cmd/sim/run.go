@@ -14,6 +14,7 @@ import (
 
 	"fleetsim/model/profiles"
 	"fleetsim/sim"
+	"fleetsim/sim/metrics"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 	"fleetsim/sim/sweep"
@@ -54,7 +55,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.repeat, "repeat", 1, "number of seeds, one after the other: the table shows median and 5-95% band")
 	f.StringArrayVar(&o.sets, "set", nil, "change one key of the scenario: path.to.key=value (repeatable)")
 	f.StringVar(&o.format, "format", "table", "table, json or jsonl (phase records)")
-	f.StringVar(&o.out, "out", "", "directory for phases.jsonl, requests.jsonl.gz and timeline.jsonl.gz")
+	f.StringVar(&o.out, "out", "", "directory for phases.jsonl, requests.jsonl.gz, timeline.jsonl.gz and time series for Prometheus")
 	f.StringVar(&o.profile, "profile", "", "profile, a built-in name or a .toml file, instead of the scenario's")
 	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
 	f.StringVar(&o.from, "from", "", "results of a sweep: run its --cell again, with the seeds that it had")
@@ -261,7 +262,26 @@ func writeRun(path string, phases []*record.Phase, requests [][]record.Request, 
 			}
 		}
 	}
-	return d.Commit()
+	if err := d.Commit(); err != nil || len(phases) == 0 {
+		return err
+	}
+	return writeSeries(path)
+}
+
+// seriesFile is a run directory's time series, as sim export makes them.
+const seriesFile = "metrics.openmetrics.txt"
+
+// writeSeries adds the time series of a run directory to it.
+func writeSeries(path string) error {
+	runs, err := metrics.ReadRunDir(path)
+	if err != nil {
+		return err
+	}
+	families, _, err := metrics.Export(runs, defaultSeries())
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(path, seriesFile), func(w io.Writer) error { return metrics.WriteOpenMetrics(w, families) })
 }
 
 func listScenarios(w io.Writer) {

@@ -149,7 +149,7 @@ func TestSameBytes(t *testing.T) {
 		runtime.GOMAXPROCS(old)
 		require.Equal(t, statusOK, status, stderr)
 		all := stdout
-		for _, name := range []string{record.PhasesFile, record.RequestsFile, sim.TimelineFile} {
+		for _, name := range []string{record.PhasesFile, record.RequestsFile, sim.TimelineFile, seriesFile} {
 			content, err := os.ReadFile(filepath.Join(dir, name))
 			require.NoError(t, err)
 			require.NotEmpty(t, content)
