@@ -29,7 +29,7 @@ const childSweep = smallSweep
 
 // child is the process that TestKilled kills: it runs the sweep in dir.
 func child(dir string) {
-	s, err := source(childSweep, strings.Replace(smallBase, "requests = 24", "requests = 400", 1)).Resolve()
+	s, err := source(childSweep, strings.Replace(smallBase, "requests = 24", "requests = 4000", 1)).Resolve()
 	if err != nil {
 		panic(err)
 	}
@@ -62,17 +62,19 @@ func TestKilled(t *testing.T) {
 
 	killed := t.TempDir()
 	rng := random.Stream(4, "kill")
-	interrupted := 0
+	interrupted, sizes := 0, map[int64]bool{}
 	for range 20 {
 		cmd, _ := begin(killed)
-		time.Sleep(time.Duration(rng.Int64N(int64(length)/8 + 1)))
+		time.Sleep(time.Duration(rng.Int64N(int64(length)/4 + 1)))
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // killed, or done before
-		if !IsComplete(killed) {
+		if log, err := os.Stat(filepath.Join(killed, LogFile)); err == nil && !IsComplete(killed) {
 			interrupted++
+			sizes[log.Size()] = true
 		}
 	}
 	require.Greater(t, interrupted, 4, "the kills came while there was work")
+	require.Greater(t, len(sizes), 2, "and after some of it was done")
 	cmd, out = begin(killed)
 	require.NoError(t, cmd.Wait(), out.String())
 	want := contents(t, whole)
