@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -89,7 +90,7 @@ func TestRoleSets(t *testing.T) {
 		roles = append(roles, rep.role+" "+rep.roleSet)
 	}
 	require.Equal(t, []string{"prefill roleset-0", "prefill roleset-1", "decode roleset-0", "decode roleset-1"}, roles)
-	phase, err := r.simulate()
+	phase, err := r.simulate(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, 40, phase.Success.Or(0))
 	d := pdRecord(t, phase)
@@ -105,7 +106,7 @@ func TestRoleOfAReplacement(t *testing.T) {
 			"workload.requests=0", "workload.closed_loop.duration=10s", `faults=[{at="2s",kind="delete",replica="`+victim+`"}]`)...)
 		r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: "pd"})
 		require.NoError(t, err)
-		_, err = r.simulate()
+		_, err = r.simulate(context.Background())
 		require.NoError(t, err)
 		require.Len(t, r.replicas, 5)
 		old := r.replicas[int(victim[4]-'0')]
@@ -124,7 +125,7 @@ func TestPrefillTimeout(t *testing.T) {
 	requests := recorded(&setup)
 	r, err := newRun(setup)
 	require.NoError(t, err)
-	phase, err := r.simulate()
+	phase, err := r.simulate(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, 2, phase.Success.Or(0))
 	require.Equal(t, 1, pdRecord(t, phase).Timeouts)
@@ -164,7 +165,7 @@ func TestCancelOfADisaggregatedRequest(t *testing.T) {
 		sc := onTwo(t, disaggregated("workload.cancel.fraction=1", "workload.cancel.after="+after)...)
 		r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: "pd"})
 		require.NoError(t, err)
-		phase, err := r.simulate()
+		phase, err := r.simulate(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, 1, phase.Failed.Or(0), after)
 		require.Zero(t, r.gateways.running(1))

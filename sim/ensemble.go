@@ -14,8 +14,8 @@ import (
 // their records in the order of the setups, whatever order they ended in. Setups
 // are independent, but that one with Continue goes on where the setup before it
 // in the list ended. After each, done is called, one call at a time. When ctx
-// ends, no further setup is begun; the records of those not run are nil and the
-// error is ctx's. The first setup that cannot be run ends everything likewise.
+// ends, so do the runs; the records of those not complete are nil and the error is
+// ctx's. The first setup that cannot be run ends everything likewise.
 func RunAll(ctx context.Context, setups []Setup, workers int, done func()) ([]*record.Phase, error) {
 	chains, err := chainsOf(setups)
 	if err != nil {
@@ -84,7 +84,7 @@ func runChain(ctx context.Context, setups []Setup, done func(int, *record.Phase)
 				return err
 			}
 		}
-		phase, err := r.simulate()
+		phase, err := r.simulate(ctx)
 		if err != nil {
 			return err
 		}

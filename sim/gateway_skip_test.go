@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -94,7 +95,7 @@ func TestNothingIsLostInTheGateways(t *testing.T) {
 		sc, policy := aGateway(t)
 		r, err := newRun(Setup{Scenario: sc, Profile: p, Policy: policy, Seed: rapid.Uint64().Draw(t, "seed")})
 		require.NoError(t, err)
-		phase, err := r.simulate()
+		phase, err := r.simulate(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, sc.Workload.Requests, phase.Dropped.Or(0)+phase.Rejected.Or(0)+phase.Failed.Or(0)+phase.Success.Or(0))
 		for _, rep := range r.replicas {

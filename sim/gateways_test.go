@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -126,7 +127,7 @@ func TestChoiceToCountDelayWithLeastRequest(t *testing.T) {
 		r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: "least-request"})
 		require.NoError(t, err)
 		r.gateways.processes[0].Begin(1) // somebody else's request
-		phase, err := r.simulate()
+		phase, err := r.simulate(context.Background())
 		require.NoError(t, err)
 		if want == 0 {
 			require.Equal(t, []int{8, 0}, requestsOf(phase))
@@ -156,7 +157,7 @@ func TestCancelBeforeTheCount(t *testing.T) {
 			"cluster.pd.prefill=1")...)
 		r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: policy})
 		require.NoError(t, err)
-		phase, err := r.simulate()
+		phase, err := r.simulate(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, 4, phase.Failed.Or(-1))
 		require.Zero(t, r.gateways.running(0)+r.gateways.running(1))

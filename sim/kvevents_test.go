@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -175,7 +176,7 @@ func TestNobodyListens(t *testing.T) {
 	r, err := newRun(Setup{Scenario: onTwo(t, synced()...), Profile: attentionOnly(t), Policy: "least-request"})
 	require.NoError(t, err)
 	require.False(t, r.replicas[0].watched)
-	_, err = r.simulate()
+	_, err = r.simulate(context.Background())
 	require.NoError(t, err)
 	require.Zero(t, r.kvEvents.sent)
 }

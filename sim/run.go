@@ -4,11 +4,13 @@
 package sim
 
 import (
+	"context"
 	"fleetsim/random"
 	"fleetsim/router"
 	"fleetsim/sim/autoscale/lifecycle"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
+	"fmt"
 )
 
 // Bases that keep apart the contents of prompts of different origin.
@@ -56,7 +58,7 @@ func Run(s Setup) (*record.Phase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.simulate()
+	return r.simulate(context.Background())
 }
 
 // newRun builds the cluster and the load of the setup.
@@ -124,10 +126,14 @@ func (r *run) begins(serial int) error {
 }
 
 // simulate runs the phase to its end.
-func (r *run) simulate() (*record.Phase, error) {
+func (r *run) simulate(ctx context.Context) (*record.Phase, error) {
+	const between = 4096 // events, so that looking whether ctx has ended costs nothing
 	defer r.client.close()
 	r.start()
-	for !r.over() {
+	for n := 0; !r.over(); n++ {
+		if n%between == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		r.step()
 	}
 	if r.err != nil {
@@ -250,6 +256,9 @@ func (r *run) finish() *record.Phase {
 	p.RoutingCounterDeltas = counterDeltas(r.counters, r.gateways.counters())
 	p.Notes = append(append(p.Notes, r.notes...), r.warnings()...)
 	p.Notes = append(p.Notes, r.sharing.notes(p.Replicas)...)
+	if n := p.ErrorCategories.Of(errTooLong); n > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("%d requests asked for more than the engine's max_model_len, prompt and output together: answered 400", n))
+	}
 	r.extend(&p)
 	return &p
 }

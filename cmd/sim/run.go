@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -70,12 +71,20 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		listScenarios(stdout)
 		return statusOK
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if f.Changed("cell") != (o.from != "") {
+		return f.fail(statusUsage, errors.New("--from and --cell go together: the results of a sweep and the number of a cell"))
+	}
 	setups, err := o.setups(f.Args())
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o777); err != nil {
+			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
+		}
+	}
 	phases, requests, samples, err := o.run(ctx, setups, stderr)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return f.fail(statusUsage, err)
@@ -112,6 +121,14 @@ func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 	if o.repeat < 1 || o.repeat > 1_000_000 {
 		return nil, fmt.Errorf("--repeat %d: allowed is 1 to 1000000", o.repeat)
 	}
+	if o.workers < 0 {
+		return nil, fmt.Errorf("--workers %d: allowed is 0, for one a CPU, or more", o.workers)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("%s is given twice: its runs could not be told apart", name)
+		}
+	}
 	var setups []sim.Setup
 	var problems []error
 	for _, name := range names {
@@ -135,6 +152,9 @@ func (o *runFlags) cellSetups(names []string) ([]sim.Setup, error) {
 func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
 	sets := o.sets
 	if len(o.policies) > 0 {
+		if slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "policies") }) {
+			return nil, errors.New("--policy and --set policies both say which policies to run: allowed is one of them")
+		}
 		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
 	}
 	sc, err := loadScenario(name, sets)
@@ -157,6 +177,9 @@ func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
 		if seed, err = strconv.ParseUint(o.seed, 10, 64); err != nil {
 			return nil, fmt.Errorf("--seed %q: allowed is a whole number from 0 to 2^64-1", o.seed)
 		}
+	}
+	if seed > math.MaxUint64-uint64(o.repeat-1) {
+		return nil, fmt.Errorf("seed %d with --repeat %d: the last seed is beyond 2^64-1", seed, o.repeat)
 	}
 	var setups []sim.Setup
 	for _, policy := range sc.Policies {

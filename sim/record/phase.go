@@ -156,14 +156,6 @@ func (c Counts) plus(name string, n int) Counts {
 	return append(c, Count{Name: name, N: n})
 }
 
-func (c Counts) sum() int {
-	n := 0
-	for _, e := range c {
-		n += e.N
-	}
-	return n
-}
-
 // GoodShare is the goodput share: good over planned arrivals, so that what was
 // dropped, rejected or failed counts against it. Absent without planned arrivals.
 func (p *Phase) GoodShare() Float { return Ratio(p.Good, p.Planned) }
