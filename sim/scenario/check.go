@@ -24,6 +24,15 @@ const (
 	maxLanes    = 100_000     // of a closed loop
 	maxTokens   = 100_000_000 // of a prompt, an output or a limit of the engine
 	maxRate     = 1e6         // a second
+	minScale    = 1e-6        // of a trace's rate, and a second of untimed rows
+)
+
+// The shortest periods of what repeats for as long as a run lasts. Shorter ones
+// fill the run with events that change nothing.
+const (
+	minPeriod    = simtime.Millisecond // of observation, and of a client's patience
+	minScrape    = 10 * simtime.Millisecond
+	minReconcile = 100 * simtime.Millisecond
 )
 
 // The names that settings may have.
@@ -113,6 +122,20 @@ func (c *checker) positiveSpan(p strict.Path, d Duration) {
 	}
 }
 
+// atLeast checks a span that must not be shorter than least.
+func (c *checker) atLeast(p strict.Path, d Duration, least simtime.Time) {
+	if d.Time < least {
+		c.bad(p, "%s must be at least %s, not %s", p, written(span(least)), written(d))
+	}
+}
+
+// zeroOrAtLeast checks a span whose 0s means that there is none.
+func (c *checker) zeroOrAtLeast(p strict.Path, d Duration, least simtime.Time) {
+	if d.Time != 0 && d.Time < least {
+		c.bad(p, "%s must be 0s, or at least %s, not %s", p, written(span(least)), written(d))
+	}
+}
+
 func (c *checker) oneOf(p strict.Path, name string, known []string) {
 	if !slices.Contains(known, name) {
 		c.bad(p, "%s %q is unknown%s", p, name, strict.Suggest(name, known))
@@ -139,7 +162,7 @@ func (c *checker) scenario(sc *Scenario) {
 	c.amount("rollout.max_surge", sc.Rollout.MaxSurge)
 	c.amount("rollout.max_unavailable", sc.Rollout.MaxUnavailable)
 	c.faults(sc)
-	c.positiveSpan("observe.snapshot_interval", sc.Observe.SnapshotInterval)
+	c.atLeast("observe.snapshot_interval", sc.Observe.SnapshotInterval, minPeriod)
 }
 
 func (c *checker) cluster(cl *Cluster) {
@@ -185,6 +208,7 @@ func (c *checker) workload(w *Workload) {
 	c.count("workload.output_tokens", w.Output, 1, maxTokens)
 	c.count("workload.in_flight_cap", w.InFlightCap, 0, maxRequests)
 	c.number("workload.hidden_first_share", w.HiddenFirst, 0, 1)
+	c.zeroOrAtLeast("workload.read_timeout", w.ReadTimeout, minPeriod)
 	c.load(w)
 	c.prompt(w)
 	c.tenants(w.Tenants)
@@ -235,6 +259,10 @@ func (c *checker) arrivals(w *Workload) {
 		return
 	}
 	c.positive(p.Key("rate_per_second"), a.Rate, maxRate)
+	if a.Rate > 0 && float64(w.Requests)/a.Rate > yearOfTicks.Seconds() {
+		c.bad(p.Key("rate_per_second"), "%s.rate_per_second is %g, at which %d requests would take %.3g s; allowed: at most a year, %.0f s",
+			p, a.Rate, w.Requests, float64(w.Requests)/a.Rate, yearOfTicks.Seconds())
+	}
 	if w.Requests == 0 {
 		c.bad("workload.requests", "workload.requests must be at least 1 where the rate has no stages to end it")
 	}
@@ -287,8 +315,8 @@ func (c *checker) trace(w *Workload) {
 	c.positiveIfGiven(p.Key("chars_per_token"), t.CharsPerToken, 1000)
 	c.positiveIfGiven(p.Key("thin"), t.Thin, 1)
 	c.positiveIfGiven(p.Key("sample"), t.Sample, 1)
-	c.positiveIfGiven(p.Key("rate"), t.Rate, maxRate)
-	c.positiveIfGiven(p.Key("untimed_rate_per_second"), t.UntimedRate, maxRate)
+	c.scaleIfGiven(p.Key("rate"), t.Rate)
+	c.scaleIfGiven(p.Key("untimed_rate_per_second"), t.UntimedRate)
 	if t.To.Time > 0 && t.To.Time <= t.From.Time {
 		c.bad(p.Key("to"), "%s.to must be later than from, %v; leave it out for the trace's end", p, t.From)
 	}
@@ -327,6 +355,14 @@ func (c *checker) traceFormat(t *Trace) {
 func (c *checker) positiveIfGiven(p strict.Path, x, hi float64) {
 	if x != 0 || c.doc.Has(p) {
 		c.positive(p, x, hi)
+	}
+}
+
+// scaleIfGiven is positiveIfGiven for what stretches a trace's time: its least
+// value keeps the trace from lasting for ever.
+func (c *checker) scaleIfGiven(p strict.Path, x float64) {
+	if x != 0 || c.doc.Has(p) {
+		c.number(p, x, minScale, maxRate)
 	}
 }
 
@@ -446,8 +482,11 @@ func readyNames(cl *Cluster) []string {
 	return replicaNames(*cl)[:cl.Replicas]
 }
 
+// replica checks that name is one of known. A name that is empty, which is a
+// problem of its own, is no suggestion.
 func (c *checker) replica(p strict.Path, name string, known []string) {
 	if !slices.Contains(known, name) {
+		known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
 		c.bad(p, "%s: no replica is called %q%s", p, name, strict.Suggest(name, known))
 	}
 }
@@ -482,7 +521,8 @@ func (c *checker) autoscale(sc *Scenario) {
 	if a.Strategy == "hpa" && a.Target > 0 && a.Target < 1 {
 		c.bad(p.Key("target"), "%s.target must be at least 1 for hpa, which cuts it to a whole number; it is %g", p, a.Target)
 	}
-	c.positiveSpan(p.Key("interval"), a.Interval)
+	c.atLeast(p.Key("interval"), a.Interval, minReconcile)
+	c.zeroOrAtLeast(p.Key("scrape_interval"), a.ScrapeInterval, minScrape)
 	for i, s := range a.PreScale {
 		q := p.Key("pre_scale").Index(i)
 		c.count(q.Key("replicas"), s.Replicas, 0, max(a.Max, 0))

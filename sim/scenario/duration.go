@@ -43,5 +43,9 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // MarshalText writes the span so that UnmarshalText reads it back, to the
 // nanosecond.
 func (d Duration) MarshalText() ([]byte, error) {
-	return []byte(time.Duration(d.Time / simtime.Nanosecond).String()), nil
+	return []byte(written(d)), nil
 }
+
+// written is d as a scenario has it, which for a span below a second is easier
+// to read than a fraction of it.
+func written(d Duration) string { return time.Duration(d.Time / simtime.Nanosecond).String() }

@@ -119,6 +119,7 @@ func TestProblems(t *testing.T) {
 		{"workload.read_timeout = \"9000000000h\"", `1: workload.read_timeout must be a duration with its unit, such as "1.5s" (units: ns, us, ms, s, m, h), not "9000000000h"`},
 		{"workload.read_timeout = \"soon\"", `1: workload.read_timeout must be a duration with its unit, such as "1.5s" (units: ns, us, ms, s, m, h), not "soon"`},
 
+		{"workload.read_timeout = \"1ns\"", `1: workload.read_timeout must be 0s, or at least 1ms, not 1ns`},
 		{"workload.closed_loop = { concurrency = 4, duration = \"1s\" }", `1: the workload has 2 loads; allowed: exactly one of [workload.arrivals], [workload.closed_loop] and [workload.trace]`},
 		{"workload.prompt.hot_fraction = 1.01", `1: workload.prompt.hot_fraction must be from 0 to 1, not 1.01`},
 		{"workload.prompt.hot_fraction = 0.5", `1: workload.prompt.hot_fraction needs at least 2 families, not 0`},
@@ -137,7 +138,9 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"workload.cancel.fraction = 0.5", `1: workload.cancel.after must be longer than 0s`},
 
 		{"router.gateways = 0", `1: router.gateways must be a whole number from 1 to 10000, not 0`},
-		{"router.metrics_interval = \"0s\"", `1: router.metrics_interval must be longer than 0s`},
+		{"router.metrics_interval = \"0s\"", `1: router.metrics_interval must be at least 1ms, not 0s`},
+		{"router.metrics_interval = \"999us\"", `1: router.metrics_interval must be at least 1ms, not 999µs`},
+		{"router.prometheus_interval = \"1ns\"", `1: router.prometheus_interval must be 0s, or at least 1ms, not 1ns`},
 		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCKSIZE = \"128\"", `2: AIBRIX_PREFIX_CACHE_BLOCKSIZE…`},
 		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCK_SIZE = \"0\"", `2: AIBRIX_PREFIX_CACHE_BLOCK_SIZE = "0"…`},
 		{"[router.env]\nAIBRIX_PREFIX_CACHE_BLOCK_SIZE = 128", `2: router.env.AIBRIX_PREFIX_CACHE_BLOCK_SIZE must be a string in quotes, not 128`},
@@ -149,6 +152,7 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"start.owners = [[\"pod-0\"]]", `1: start.owners lists 1 families; allowed: at most workload.prompt.families = 0`},
 		{"workload.prompt.families = 2\nstart.owners = [\n[\"pod-0\"],\n[\"pod-1\"]]", `4: start.owners.1.0: no replica is called "pod-1"; did you mean "pod-0"?`},
 		{"workload.prompt.families = 2\nstart.owners = [[\"pod-0\",\n\"pod-0\"]]", `3: start.owners.0.1 names "pod-0" twice`},
+		{"cluster = { names = [\"\"], replicas = 2 }\nstart.spare = { other = 1 }", "1: a replica's name must not be empty\ns.toml:2: start.spare.other: no replica is called \"other\"; allowed: pod-1"},
 		{"start.spare = { other = 1 }", `1: start.spare.other: no replica is called "other"; allowed: pod-0`},
 		{"start.spare = { pod-0 = -1 }", `1: start.spare.pod-0 must be a whole number from 0 to 100000, not -1`},
 
@@ -165,6 +169,9 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 			"7: autoscale.pre_scale.1.at must be later than the one before, 2s\ns.toml:7: autoscale.pre_scale.1.replicas must be a whole number from 0 to 2, not 3"},
 		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1\n[autoscale.annotations]\nmax-scale-up = \"2\"", `7: annotation "max-scale-up"…`},
 
+		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1\ninterval = \"99ms\"", `6: autoscale.interval must be at least 100ms, not 99ms`},
+		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1\nscrape_interval = \"9ms\"", `6: autoscale.scrape_interval must be 0s, or at least 10ms, not 9ms`},
+
 		{"lifecycle.compile.distribution = \"norml\"", `1: lifecycle.compile.distribution "norml" is unknown; did you mean "normal"?`},
 		{"lifecycle.compile = { mean = \"1s\", sd = \"1s\" }", `1: lifecycle.compile.sd is for distribution = "uniform", "normal" or "lognormal"`},
 		{"lifecycle.compile = { sd = \"1s\", distribution = \"lognormal\" }", `1: lifecycle.compile.mean must be longer than 0s`},
@@ -179,7 +186,8 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\nfactor = 2", `4: faults.0.factor is for kind = "slow" only`},
 		{"[[faults]]\nkind = \"delete\"\nreplica = \"pod-0\"\nduration = \"1s\"", `4: faults.0.duration is for kind = "slow" or "crash" only`},
 		{"[autoscale]\nstrategy = \"hpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 0.5", `5: autoscale.target must be at least 1 for hpa, which cuts it to a whole number; it is 0.5`},
-		{"observe.snapshot_interval = \"0s\"", `1: observe.snapshot_interval must be longer than 0s`},
+		{"observe.snapshot_interval = \"0s\"", `1: observe.snapshot_interval must be at least 1ms, not 0s`},
+		{"observe.snapshot_interval = \"999us\"", `1: observe.snapshot_interval must be at least 1ms, not 999µs`},
 		{"[[phases]]\nphase = \"x\"", `1: this is a study, a list of phases, not a scenario; sim compare runs it`},
 	} {
 		_, err := Parse("s.toml", []byte(c.text+"\n"+minimal))
@@ -199,6 +207,8 @@ func TestLoadProblems(t *testing.T) {
 		{"name = \"x\"", `1: the workload has no load; allowed: exactly one of [workload.arrivals], [workload.closed_loop] and [workload.trace]`},
 		{"[workload.arrivals]\nrate_per_second = -1.6", "1: workload.requests must be at least 1 where the rate has no stages to end it\ns.toml:2: workload.arrivals.rate_per_second must be above 0 and at most 1e+06, not -1.6"},
 		{"[workload]\nrequests = 4\n[workload.arrivals]\nrate_per_second = 0", `4: workload.arrivals.rate_per_second must be above 0 and at most 1e+06, not 0`},
+		{"[workload]\nrequests = 96\n[workload.arrivals]\nrate_per_second = 1e-7", `4: workload.arrivals.rate_per_second is 1e-07, at which 96 requests would take 9.6e+08 s; allowed: at most a year, 31536000 s`},
+		{"[workload]\nrequests = 96\n[workload.arrivals]\nrate_per_second = 1e-300", `4: workload.arrivals.rate_per_second is 1e-300, at which 96 requests would take 9.6e+301 s; allowed: at most a year, 31536000 s`},
 		{"[workload]\nrequests = 4\n[workload.arrivals]\nprocess = \"possion\"\nrate_per_second = 1", `4: workload.arrivals.process "possion" is unknown; did you mean "poisson"?`},
 		{"[workload]\nrequests = 4\n[workload.arrivals]\nburstiness = 0.5\nrate_per_second = 1", `4: workload.arrivals.burstiness is for process = "gamma" only`},
 		{"[workload.arrivals]\nrate_per_second = 1\nstages = [{ duration = \"1s\", rate_per_second = 1 }]", `2: workload.arrivals has both rate_per_second and stages; allowed: one of them`},
@@ -259,6 +269,21 @@ func TestSetsReachAllParts(t *testing.T) {
 	require.Equal(t, "mine.toml", sc.Profile)
 }
 
+// The least values that are allowed, and the 0s that stand for none.
+func TestLeastValuesLoad(t *testing.T) {
+	scaling := []string{"autoscale.strategy=kpa", "autoscale.metric=in_flight", "autoscale.max_replicas=2", "autoscale.target=1"}
+	for _, set := range []string{
+		"workload.arrivals.rate_per_second=4e-6", // 96 requests in 278 days
+		"observe.snapshot_interval=1ms", "router.metrics_interval=1ms",
+		"router.prometheus_interval=1ms", "router.prometheus_interval=0s",
+		"workload.read_timeout=1ms", "workload.read_timeout=0s",
+		"autoscale.interval=100ms", "autoscale.scrape_interval=10ms", "autoscale.scrape_interval=0s",
+	} {
+		_, err := LoadWith("hot90", append(scaling, set))
+		require.NoError(t, err, set)
+	}
+}
+
 func TestOpenProblems(t *testing.T) {
 	_, err := Load("hot9")
 	require.EqualError(t, err, `hot9: no scenario has this name; did you mean "hot90"?`)
@@ -298,7 +323,7 @@ func TestRoundTripOfAnyValues(t *testing.T) {
 		sc, err := Load(rapid.SampledFrom(Names()).Draw(t, "base"))
 		require.NoError(t, err)
 		upTo := func(longest simtime.Time) *rapid.Generator[Duration] {
-			return rapid.Map(rapid.Int64Range(1, int64(longest/simtime.Nanosecond)), func(ns int64) Duration {
+			return rapid.Map(rapid.Int64Range(int64(minPeriod/simtime.Nanosecond), int64(longest/simtime.Nanosecond)), func(ns int64) Duration {
 				return span(simtime.Time(ns) * simtime.Nanosecond)
 			})
 		}

@@ -34,7 +34,8 @@ func (c *checker) policies(sc *Scenario) {
 
 func (c *checker) router(r *Router) {
 	c.count("router.gateways", r.Gateways, 1, maxReplicas)
-	c.positiveSpan("router.metrics_interval", r.MetricsInterval)
+	c.atLeast("router.metrics_interval", r.MetricsInterval, minPeriod)
+	c.zeroOrAtLeast("router.prometheus_interval", r.PrometheusInterval, minPeriod)
 	c.environment(r.Env)
 	for i, name := range r.ExtraMetrics {
 		c.oneOf(strict.Path("router.extra_metrics").Index(i), name, extraMetrics[:])

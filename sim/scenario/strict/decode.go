@@ -145,6 +145,10 @@ func (dec *decoder) table(path Path, v any, into reflect.Value) {
 func (dec *decoder) slice(path Path, v any, into reflect.Value) {
 	array, ok := v.([]any)
 	if !ok {
+		if i, ok := soleIndex(v); ok {
+			dec.bad(path, "%s is beyond the end of %s, which is empty; allowed: %s", path.Key(i), path, path.Index(0))
+			return
+		}
 		dec.wrongType(path, "an array", v)
 		return
 	}
@@ -153,6 +157,18 @@ func (dec *decoder) slice(path Path, v any, into reflect.Value) {
 		dec.value(path.Index(i), e, s.Index(i))
 	}
 	into.Set(s)
+}
+
+// soleIndex is the only key of a table when that is a number: what Set makes of
+// an index into an array that is not there, since it does not know the types.
+func soleIndex(v any) (index string, ok bool) {
+	table, _ := v.(map[string]any)
+	if len(table) != 1 {
+		return "", false
+	}
+	index = sortedKeys(table)[0]
+	_, err := strconv.ParseUint(index, 10, 64)
+	return index, err == nil
 }
 
 func (dec *decoder) scalar(path Path, v any, into reflect.Value) {

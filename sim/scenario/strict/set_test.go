@@ -7,15 +7,16 @@ import (
 )
 
 type target struct {
-	Name  string            `toml:"name"`
-	N     int               `toml:"n"`
-	X     float64           `toml:"x"`
-	On    *bool             `toml:"on"`
-	Seed  uint64            `toml:"seed"`
-	Env   map[string]string `toml:"env"`
-	Items []item            `toml:"items"`
-	Any   any               `toml:"any"`
-	Plain int
+	Name    string            `toml:"name"`
+	N       int               `toml:"n"`
+	X       float64           `toml:"x"`
+	On      *bool             `toml:"on"`
+	Seed    uint64            `toml:"seed"`
+	Env     map[string]string `toml:"env"`
+	Items   []item            `toml:"items"`
+	Any     any               `toml:"any"`
+	Targets []item            `toml:"targets"`
+	Plain   int
 }
 
 type item struct {
@@ -92,10 +93,12 @@ func TestSetProblems(t *testing.T) {
 		{`"a"b=5`, `--set "a"b: unexpected "b" after "a"; allowed: path.to.key=value`},
 		{"items.2.key=x", `--set items.2.key: items is an array, so "2" must be an index; allowed: 0 to 1`},
 		{"items.-1.key=x", `--set items.-1.key: items is an array, so "-1" must be an index; allowed: 0 to 1`},
+		{"targets.5.key=x", `--set targets.5.key: targets.5 is beyond the end of targets, which is empty; allowed: targets.0`},
+		{"targets.x=1", `--set targets.x: targets must be an array, not a table`},
 		{"items.key=x", `--set items.key: items is an array, so "key" must be an index; allowed: 0 to 1`},
 		{"name.x=1", `--set name.x: name is the string "a", not a table, so it has no "x"`},
 		{"nam=x", `--set nam: unknown key "nam"; did you mean "name"?`},
-		{"Plain=1", `--set Plain: unknown key "Plain"; allowed: any, env, items, n, name, on, seed, x`},
+		{"Plain=1", `--set Plain: unknown key "Plain"; allowed: any, env, items, n, name, on, seed, targets, x`},
 		{"items.0.kye=x", `--set items.0.kye: unknown key "kye" in items.0; did you mean "key"?`},
 		{"n=many", `--set n: n must be a whole number, not the string "many"`},
 		{"n=1.0", `--set n: n must be a whole number, not 1.0`},
