@@ -37,7 +37,7 @@ func milliseconds(v float64) string { return fixed(1)(1000 * v) }
 // printStudy writes a row a phase: measured | simulated, and the band.
 func printStudy(w io.Writer, c *calibrate.StudyComparison, wide bool) {
 	t := newTable(w)
-	t.SetTitle("%s: measured | simulated%s, profile %s", c.Study, seedsOf(c), c.Profile)
+	fmt.Fprintf(w, " %s: measured | simulated%s, profile %s\n", c.Study, seedsOf(c), c.Profile)
 	header := table.Row{"phase"}
 	var cells [][]string // by column
 	add := func(name string, column []string) {

@@ -53,7 +53,7 @@ func printTables(w io.Writer, phases []*record.Phase) {
 
 func printTable(w io.Writer, phases []*record.Phase) {
 	t := newTable(w)
-	t.SetTitle("%s", title(phases))
+	fmt.Fprintln(w, " "+title(phases))
 	columns := shown(phases)
 	header := table.Row{"policy"}
 	var configs []table.ColumnConfig
