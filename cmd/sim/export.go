@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"fleetsim/sim/metrics"
@@ -45,6 +46,11 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 	if gap < 0 {
 		return f.fail(statusUsage, fmt.Errorf("--gap %v: allowed is 0s or more", gap))
 	}
+	if out != "" {
+		if err := checkFile(out); err != nil {
+			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
+		}
+	}
 	runs, err := metrics.ReadRunDir(f.Arg(1))
 	if err != nil {
 		return f.fail(statusUsage, err)
@@ -83,8 +89,29 @@ func instant(unix float64) string {
 	return time.UnixMilli(int64(unix * 1000)).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// writeFile writes a file that is only seen whole.
+// checkFile reports a name that cannot be a file's because a directory has it.
+func checkFile(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() || strings.HasSuffix(name, string(filepath.Separator)) {
+		return fmt.Errorf("%s is a directory: name a file", name)
+	}
+	return nil
+}
+
+// writeFile writes a file that is only seen whole. What is there and is no regular
+// file, such as /dev/null or a pipe, is written to as it is: it must not be
+// replaced.
 func writeFile(name string, write func(io.Writer) error) error {
+	if err := checkFile(name); err != nil {
+		return err
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(f), f.Close())
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
 	if err != nil {
 		return err

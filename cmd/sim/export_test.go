@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +33,42 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// A directory is refused before anything is made beside it, and what is no regular
+// file is written to, not replaced.
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o777))
+	hello := func(w io.Writer) error {
+		_, err := io.WriteString(w, "hello")
+		return err
+	}
+	for _, name := range []string{"d", "new/"} {
+		require.ErrorContains(t, writeFile(dir+"/"+name, func(io.Writer) error {
+			t.Error("written to")
+			return nil
+		}), "is a directory: name a file")
+	}
+	require.Empty(t, files(t, dir))
+
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	in, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer in.Close()
+	require.NoError(t, writeFile(pipe, hello))
+	got := make([]byte, 5)
+	_, err = io.ReadFull(in, got)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(got))
+
+	file := filepath.Join(dir, "f")
+	require.NoError(t, writeFile(file, hello))
+	require.Equal(t, "hello", read(t, file))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
+}
+
 func TestExportWrongInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -40,6 +78,7 @@ func TestExportWrongInput(t *testing.T) {
 		"no directory": {[]string{"openmetrics"}, "RUN_DIR"},
 		"missing":      {[]string{"openmetrics", filepath.Join(t.TempDir(), "nowhere")}, "nowhere"},
 		"start":        {[]string{"openmetrics", ".", "--start", "today"}, "2026-01-01T00:00:00Z"},
+		"out":          {[]string{"openmetrics", ".", "--out", os.TempDir()}, "is a directory: name a file"},
 		"gap":          {[]string{"openmetrics", ".", "--gap", "-1s"}, "0s or more"},
 	} {
 		status, stdout, stderr := sh(append([]string{"export"}, c.args...)...)

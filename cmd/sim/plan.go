@@ -93,6 +93,12 @@ func (o *planFlags) prepare(name string) error {
 		}
 		q.Goals = append(q.Goals, goal)
 	}
+	if !(q.Tolerance >= 1e-4 && q.Tolerance <= 1) {
+		problems = append(problems, fmt.Errorf("--tolerance %g: allowed is 0.0001 to 1", q.Tolerance))
+	}
+	if !(q.Confidence > 0.5 && q.Confidence < 1) {
+		problems = append(problems, fmt.Errorf("--confidence %g: allowed is above 0.5 and below 1", q.Confidence))
+	}
 	if err := o.parseRange(); err != nil {
 		problems = append(problems, err)
 	}

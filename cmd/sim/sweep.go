@@ -92,8 +92,14 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 	if opts.Shard != sweep.Whole && o.figures.asked() {
 		return f.fail(statusUsage, errors.New("a shard has no report: sim sweep merge joins the shards and draws it"))
 	}
+	if err := makeOut(dir); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	results, err := o.execute(s, dir, opts, stderr)
-	if err != nil {
+	switch {
+	case errors.Is(err, sweep.ErrOther), errors.Is(err, sweep.ErrDamaged):
+		return f.fail(statusUsage, err)
+	case err != nil:
 		return f.fail(statusFailed, err)
 	}
 	if opts.Shard != sweep.Whole {
@@ -167,13 +173,18 @@ func (o *sweepFlags) directory(s *sweep.Sweep, shard sweep.Shard) string {
 	return dir
 }
 
+// makeOut makes the directory of --out when it is missing.
+func makeOut(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("--out: %w; allowed is a directory, or a name that is free for one", err)
+	}
+	return nil
+}
+
 // execute runs what is missing and completes the directory.
 func (o *sweepFlags) execute(s *sweep.Sweep, dir string, opts sweep.Options, stderr io.Writer) (sweep.Results, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, err
-	}
 	done := 0
 	draw := changingProgress(stderr, "runs", o.progress)
 	opts.Progress = func(n, most int) {
@@ -232,6 +243,9 @@ func mergeCommand(args []string, stdout, stderr io.Writer) int {
 	if err := figures.check(s); err != nil {
 		return f.fail(statusUsage, err)
 	}
+	if err := makeOut(out); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if err := s.Commit(out, results, sweep.Options{Shard: sweep.Whole, Version: m.Version}); err != nil {
 		return f.fail(statusFailed, err)
 	}
@@ -286,6 +300,14 @@ func (o *figureFlags) asked() bool { return o.report != "" || o.figures != "" }
 func (o *figureFlags) check(s *sweep.Sweep) error {
 	if o.cell < -1 || o.cell >= len(s.Cells) {
 		return fmt.Errorf("--cell %d: allowed is 0 to %d", o.cell, len(s.Cells)-1)
+	}
+	if o.report != "" {
+		if err := checkFile(o.report); err != nil {
+			return fmt.Errorf("--report: %w", err)
+		}
+	}
+	if info, err := os.Stat(o.figures); err == nil && !info.IsDir() {
+		return fmt.Errorf("--figures: %s is a file: name a directory", o.figures)
 	}
 	return nil
 }
@@ -395,14 +417,16 @@ func intervalCell(i sweep.Interval) string {
 	return fmt.Sprintf("%s (%s..%s)", short(i.Estimate), short(i.Low), short(i.High))
 }
 
-// short is a number with four significant digits at most.
+// short is a number with four decimals at most, one from 100 on, and none that
+// are 0.
 func short(v float64) string {
-	s := strconv.FormatFloat(v, 'f', 4, 64)
+	decimals := 4
+	if v >= 100 || v <= -100 {
+		decimals = 1
+	}
+	s := strconv.FormatFloat(v, 'f', decimals, 64)
 	if strings.ContainsRune(s, '.') {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	if v >= 100 || v <= -100 {
-		s = strconv.FormatFloat(v, 'f', 1, 64)
 	}
 	return s
 }

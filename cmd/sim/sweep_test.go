@@ -61,6 +61,16 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, statusOK, status, stderr)
 	require.True(t, strings.HasPrefix(stdout, again))
 
+	// Another sweep neither goes on with them nor changes them.
+	status, _, stderr = sh(with(small, "--out", out, "--resume", "--seeds", "2")...)
+	require.Equal(t, statusUsage, status)
+	require.Contains(t, stderr, "another sweep")
+	require.Equal(t, before, files(t, out))
+	status, _, stderr = sh(with(small, "--out", html)...)
+	require.Equal(t, statusUsage, status)
+	require.Contains(t, stderr, "not a directory")
+	require.Equal(t, string(page), read(t, html))
+
 	// Any cell can be run again alone.
 	status, phases, stderr := sh("run", "--from", out, "--cell", "5", "--format", "jsonl")
 	require.Equal(t, statusOK, status, stderr)
@@ -129,6 +139,18 @@ func TestSweepWrongInput(t *testing.T) {
 		"plan metric":      {args: []string{"plan", "hot50", "--slo", "ttft<=1s"}, want: "ttft_p"},
 		"plan find":        {args: []string{"plan", "hot50", "--find", "pods"}, want: "replicas, rate"},
 		"plan within":      {args: []string{"plan", "hot50", "--within", "4"}, want: "LOW..HIGH"},
+		"plan tolerance":   {args: []string{"plan", "hot90", "--policy", "random", "--find", "rate", "--tolerance", "nan"}, want: "--tolerance NaN: allowed is 0.0001 to 1"},
+		"plan tolerance 0": {args: []string{"plan", "hot90", "--find", "rate", "--tolerance", "0"}, want: "--tolerance 0: allowed is 0.0001 to 1"},
+		"plan unused NaN":  {args: []string{"plan", "hot90", "--tolerance", "nan"}, want: "--tolerance NaN"},
+		"plan confidence":  {args: []string{"plan", "hot90", "--confidence", "nan"}, want: "--confidence NaN: allowed is above 0.5 and below 1"},
+		"plan step":        {args: []string{"plan", "hot90", "--step", "nan"}, want: "--step"},
+		"plan replicas":    {args: []string{"plan", "hot90", "--within", "1..100000"}, want: "from 1 to 10000"},
+		"plan NaN within":  {args: []string{"plan", "hot90", "--within", "nan..4"}, want: "LOW..HIGH"},
+		"plan share":       {args: []string{"plan", "hot90", "--slo", "good>=200%"}, want: "0% to 100%"},
+		"out is a device":  {args: with(small, "--out", os.DevNull), want: "--out: "},
+		"shard in a file":  {args: with(small, "--out", os.DevNull, "--shard", "0/2"), want: "--out: "},
+		"report directory": {args: with(small, "--report", "."), want: "--report: . is a directory: name a file"},
+		"figures in file":  {args: with(small, "--figures", os.DevNull), want: "is a file: name a directory"},
 		"plan policy":      {args: []string{"plan", "hot50", "--policy", "rr"}, want: "rr"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,6 +164,12 @@ func TestSweepWrongInput(t *testing.T) {
 			require.NotContains(t, stderr, "goroutine")
 			require.Empty(t, files(t, "."))
 		})
+	}
+}
+
+func TestShort(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.5: "0.5", 0.12345: "0.1235", 4: "4", 100: "100", 102: "102", -102: "-102", 102.25: "102.2", 10000: "10000"} {
+		require.Equal(t, want, short(v))
 	}
 }
 

@@ -207,6 +207,9 @@ func (f *traceFlags) check() error {
 	if f.to.Time > 0 && f.to.Time <= f.from.Time {
 		bad("--to %v: allowed is later than --from %v", f.to, f.from)
 	}
+	if out := f.Arg(1); out != "" && out != "-" {
+		problems = append(problems, checkFile(out))
+	}
 	problems = append(problems, f.checkOwn())
 	return errors.Join(problems...)
 }

@@ -91,6 +91,17 @@ func TestTraceHeadScaleSample(t *testing.T) {
 	require.Equal(t, 960, strings.Count(split, `"think":2,"wait":true`))
 }
 
+func TestTraceToDirectory(t *testing.T) {
+	parent := t.TempDir()
+	target := filepath.Join(parent, "d")
+	require.NoError(t, os.Mkdir(target, 0o777))
+	status, stdout, stderr := sh("trace", "convert", write(t, "in.jsonl", someTrace), target)
+	require.Equal(t, statusUsage, status)
+	require.Empty(t, stdout)
+	require.Equal(t, target+" is a directory: name a file\n", stderr)
+	require.Empty(t, files(t, parent))
+}
+
 func TestTraceInfo(t *testing.T) {
 	in := write(t, "in.jsonl", someTrace)
 	status, stdout, stderr := sh("trace", "info", in)

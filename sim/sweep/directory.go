@@ -172,10 +172,10 @@ func readManifest(dir string) (*Manifest, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(m); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
 	if _, err := ParseShard(m.Shard.String()); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
 	}
 	return m, nil
 }
@@ -191,7 +191,7 @@ func (m *Manifest) verify(dir string) error {
 			continue
 		}
 		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != m.Files[name] {
-			problems = append(problems, fmt.Errorf("%s: %w: it is not the file that the manifest tells of", path, errDamaged))
+			problems = append(problems, fmt.Errorf("%s: %w: it is not the file that the manifest tells of", path, ErrDamaged))
 		}
 	}
 	return errors.Join(problems...)
@@ -244,14 +244,16 @@ func (s *Sweep) load(dir string, m *Manifest, r Results) error {
 		return err
 	}
 	defer file.Close()
-	head, _, err := readLog(path, file, false, func(x run) error { return s.keep(r, x) })
+	want := logHeader{Sweep: m.SweepDigest, Version: m.Version, Shard: m.Shard}
+	begin := func(found *logHeader) error { return found.matches(want) }
+	head, _, err := readLog(path, file, false, begin, func(x run) error { return s.keep(r, x) })
 	if err != nil {
 		return err
 	}
 	if head == nil {
-		return fmt.Errorf("%s: %w: it is empty", path, errDamaged)
+		return fmt.Errorf("%s: %w: it is empty", path, ErrDamaged)
 	}
-	return head.matches(logHeader{Sweep: m.SweepDigest, Version: m.Version, Shard: m.Shard})
+	return nil
 }
 
 // CellSetups are the runs of one cell of the results in dir, one a seed that it
@@ -316,7 +318,7 @@ func (s *Sweep) join(r, part Results, shard Shard) error {
 	}
 	for cell := range part {
 		if !own[cell] && part.Ran(cell) > 0 {
-			return fmt.Errorf("%w: it has runs of cell %d, which is not its own", errDamaged, cell)
+			return fmt.Errorf("%w: it has runs of cell %d, which is not its own", ErrDamaged, cell)
 		}
 		if own[cell] {
 			r[cell] = part[cell]

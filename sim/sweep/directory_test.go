@@ -134,6 +134,25 @@ func TestOtherResults(t *testing.T) {
 	require.ErrorContains(t, err, "made by version test, this is newer")
 	_, err = s.Execute(ctx, dir, Options{Shard: Shard{0, 2}, Version: "test"})
 	require.ErrorContains(t, err, "shard 0/1, not of 0/2")
+	require.ErrorIs(t, err, ErrOther)
+	// A sweep that lacks some of the cells is another one too, not a damaged one.
+	_, err = resolve(t, strings.Replace(smallSweep, "to = 6", "to = 2", 1)).Execute(ctx, dir, Options{Shard: Whole, Version: "test"})
+	require.ErrorIs(t, err, ErrOther)
+	require.NotErrorIs(t, err, ErrDamaged)
+}
+
+// Results are as readable as other files, whatever temporary files are.
+func TestModes(t *testing.T) {
+	dir := t.TempDir()
+	execute(t, resolve(t, smallSweep), dir, Whole)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 7)
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o644), info.Mode(), e.Name())
+	}
 }
 
 // Every way to damage a log but cutting its end is an error with its line.
@@ -417,14 +436,15 @@ func FuzzReadLog(f *testing.F) {
 			runs = append(runs, r)
 			return nil
 		}
-		_, whole, err := readLog("log", bytes.NewReader(data), true, add)
+		begin := func(*logHeader) error { return nil }
+		_, whole, err := readLog("log", bytes.NewReader(data), true, begin, add)
 		if err != nil {
 			require.ErrorContains(t, err, "log:")
 			return
 		}
 		n := len(runs)
 		require.LessOrEqual(t, whole, int64(len(data)))
-		_, again, err := readLog("log", bytes.NewReader(data[:whole]), false, add)
+		_, again, err := readLog("log", bytes.NewReader(data[:whole]), false, begin, add)
 		require.NoError(t, err)
 		require.Equal(t, whole, again)
 		require.Len(t, runs, 2*n)

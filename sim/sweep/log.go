@@ -81,23 +81,27 @@ func appendLine(dst []byte, v any) ([]byte, error) {
 	return append(append(dst, body...), '\n'), nil
 }
 
-var errDamaged = errors.New("damaged")
+// What keeps the results in a directory from being used.
+var (
+	ErrDamaged = errors.New("damaged")
+	ErrOther   = errors.New("these are other results") // of another sweep, version or shard
+)
 
 // parseLine is the content of a line of a log, without its end.
 func parseLine(line []byte, v any) error {
 	var sum [4]byte
 	if len(line) < 9 || line[8] != ' ' {
-		return fmt.Errorf("%w: the line has no checksum", errDamaged)
+		return fmt.Errorf("%w: the line has no checksum", ErrDamaged)
 	}
 	if _, err := hex.Decode(sum[:], line[:8]); err != nil {
-		return fmt.Errorf("%w: the line has no checksum", errDamaged)
+		return fmt.Errorf("%w: the line has no checksum", ErrDamaged)
 	}
 	body := line[9:]
 	if got := crc32.Checksum(body, castagnoli); got != uint32(sum[0])<<24|uint32(sum[1])<<16|uint32(sum[2])<<8|uint32(sum[3]) {
-		return fmt.Errorf("%w: the checksum does not match", errDamaged)
+		return fmt.Errorf("%w: the checksum does not match", ErrDamaged)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
 }
@@ -105,11 +109,11 @@ func parseLine(line []byte, v any) error {
 // maxLine bounds a line of a log.
 const maxLine = 1 << 20
 
-// readLog reads a log, called name in messages, and hands each run to add. It
-// returns the header (nil when the log ends before the first line does) and the
+// readLog reads a log, called name in messages, hands its header to begin and then
+// each run to add: runs of another sweep must not be taken for damage. It returns the header (nil when the log ends before the first line does) and the
 // length of what is whole: with torn set, a last line that is not whole is
 // passed over, otherwise it is an error like every other damage.
-func readLog(name string, in io.Reader, torn bool, add func(run) error) (head *logHeader, whole int64, err error) {
+func readLog(name string, in io.Reader, torn bool, begin func(*logHeader) error, add func(run) error) (head *logHeader, whole int64, err error) {
 	lines := bufio.NewReaderSize(in, 1<<16)
 	for n := 1; ; n++ {
 		line, err := readLine(lines)
@@ -121,10 +125,12 @@ func readLog(name string, in io.Reader, torn bool, add func(run) error) (head *l
 		}
 		last := err == io.EOF
 		if last {
-			err = fmt.Errorf("%w: the last line does not end", errDamaged)
+			err = fmt.Errorf("%w: the last line does not end", ErrDamaged)
 		} else if n == 1 {
 			head = new(logHeader)
-			err = parseLine(line[:len(line)-1], head)
+			if err = parseLine(line[:len(line)-1], head); err == nil {
+				err = begin(head)
+			}
 		} else {
 			var r run
 			if err = parseLine(line[:len(line)-1], &r); err == nil {
@@ -135,7 +141,7 @@ func readLog(name string, in io.Reader, torn bool, add func(run) error) (head *l
 			whole += int64(len(line))
 			continue
 		}
-		if torn && errors.Is(err, errDamaged) && (last || atEnd(lines)) {
+		if torn && errors.Is(err, ErrDamaged) && (last || atEnd(lines)) {
 			if n == 1 {
 				head = nil
 			}
@@ -155,7 +161,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 			return line, err
 		}
 		if len(line) > maxLine {
-			return nil, fmt.Errorf("%w: the line is longer than %d bytes", errDamaged, maxLine)
+			return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrDamaged, maxLine)
 		}
 	}
 }
@@ -193,14 +199,9 @@ func openLog(dir string, head logHeader, add func(run) error) (*log, error) {
 }
 
 func (l *log) recover(path string, head logHeader, add func(run) error) error {
-	found, whole, err := readLog(path, l.file, true, add)
+	found, whole, err := readLog(path, l.file, true, func(found *logHeader) error { return found.matches(head) }, add)
 	if err != nil {
 		return err
-	}
-	if found != nil {
-		if err := found.matches(head); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
 	}
 	if err := l.file.Truncate(whole); err != nil {
 		return err
@@ -216,11 +217,11 @@ func (l *log) recover(path string, head logHeader, add func(run) error) error {
 func (found *logHeader) matches(want logHeader) error {
 	switch {
 	case found.Sweep != want.Sweep:
-		return errors.New("these are the results of another sweep (its scenario, profile, axes, seeds or goals differ); use another directory, or the sweep they were made with")
+		return fmt.Errorf("%w, of another sweep (its scenario, profile, axes, seeds or goals differ); use another directory, or the sweep they were made with", ErrOther)
 	case found.Version != want.Version:
-		return fmt.Errorf("these results were made by version %s, this is %s; use that version, or another directory", found.Version, want.Version)
+		return fmt.Errorf("%w, made by version %s, this is %s; use that version, or another directory", ErrOther, found.Version, want.Version)
 	case found.Shard != want.Shard:
-		return fmt.Errorf("these are the results of shard %s, not of %s", found.Shard, want.Shard)
+		return fmt.Errorf("%w, of shard %s, not of %s", ErrOther, found.Shard, want.Shard)
 	}
 	return nil
 }
@@ -276,17 +277,17 @@ func (s *Sweep) writeLog(w io.Writer, head logHeader, r Results) error {
 // already with the same values is the same run.
 func (s *Sweep) keep(r Results, x run) error {
 	if x.Cell < 0 || x.Cell >= len(s.Cells) {
-		return fmt.Errorf("%w: there is no cell %d", errDamaged, x.Cell)
+		return fmt.Errorf("%w: there is no cell %d", ErrDamaged, x.Cell)
 	}
 	k := int(x.Seed - s.Seeds[0])
 	if x.Seed < s.Seeds[0] || k >= len(s.Seeds) {
-		return fmt.Errorf("%w: cell %d has no seed %d", errDamaged, x.Cell, x.Seed)
+		return fmt.Errorf("%w: cell %d has no seed %d", ErrDamaged, x.Cell, x.Seed)
 	}
 	if len(x.Values) != len(s.Metrics) {
-		return fmt.Errorf("%w: %d values for %d metrics", errDamaged, len(x.Values), len(s.Metrics))
+		return fmt.Errorf("%w: %d values for %d metrics", ErrDamaged, len(x.Values), len(s.Metrics))
 	}
 	if old := r[x.Cell][k]; old != nil && !old.same(x.Values) {
-		return fmt.Errorf("%w: cell %d with seed %d is there twice with different values", errDamaged, x.Cell, x.Seed)
+		return fmt.Errorf("%w: cell %d with seed %d is there twice with different values", ErrDamaged, x.Cell, x.Seed)
 	}
 	r[x.Cell][k] = x.Values
 	return nil

@@ -254,7 +254,8 @@ func TestParseGoal(t *testing.T) {
 		require.Equal(t, want.Least, g.Least)
 		require.InDelta(t, want.Bound, g.Bound, 1e-12)
 	}
-	for _, text := range []string{"", "good", "good>99%", "good>=", "good>=x", "good>=NaN", "good>=inf"} {
+	for _, text := range []string{"", "good", "good>99%", "good>=", "good>=x", "good>=NaN", "good>=inf",
+		"good>=200%", "good>=-1%", "success<=100.1%", "good_share>=99", "cache_hit_ratio>=2", "tenant_A_good_share>=101%"} {
 		_, err := ParseGoal(text)
 		require.ErrorContains(t, err, "allowed", text)
 	}
@@ -329,16 +330,26 @@ func TestSearchStages(t *testing.T) {
 
 func TestSearchCheck(t *testing.T) {
 	for want, change := range map[string]func(*Search){
-		"metric":           func(q *Search) { q.Goals[0].Metric = "ttft" },
-		"a goal":           func(q *Search) { q.Goals = nil },
-		"confidence":       func(q *Search) { q.Confidence = 95 },
-		"first seeds":      func(q *Search) { q.Seeds = 1 },
-		"what to find":     func(q *Search) { q.Find = "pods" },
-		"range of rep":     func(q *Search) { q.Low, q.High = 5, 4 },
-		"range of rates":   func(q *Search) { q.Find, q.Low, q.High = Rate, 5, 4 },
-		"tolerance":        func(q *Search) { q.Find, q.Tolerance = Rate, 2 },
-		"unknown policy":   func(q *Search) { q.Policy = "rr" },
-		"workload.requets": func(q *Search) { q.Sets = []string{"workload.requets=1"} },
+		"metric":               func(q *Search) { q.Goals[0].Metric = "ttft" },
+		"a goal":               func(q *Search) { q.Goals = nil },
+		"confidence":           func(q *Search) { q.Confidence = 95 },
+		"1, not NaN":           func(q *Search) { q.Confidence = math.NaN() },
+		"0.0001 to 1, not NaN": func(q *Search) { q.Find, q.Tolerance = Rate, math.NaN() },
+		"0.0001 to 1, not 3":   func(q *Search) { q.Tolerance = 3 },
+		"further seed":         func(q *Search) { q.Step = 0 },
+		"not 1 to 10001":       func(q *Search) { q.High = 10_001 },
+		"not 1.5 to 4":         func(q *Search) { q.Low, q.High = 1.5, 4 },
+		"not 1 to +Inf":        func(q *Search) { q.High = math.Inf(1) },
+		"not NaN to 64":        func(q *Search) { q.Low, q.High = math.NaN(), 64 },
+		"not NaN to 4":         func(q *Search) { q.Find, q.Low, q.High = Rate, math.NaN(), 4 },
+		"over 100000 rates":    func(q *Search) { q.Find, q.Low, q.High = Rate, 5e-324, 1e6 },
+		"first seeds":          func(q *Search) { q.Seeds = 1 },
+		"what to find":         func(q *Search) { q.Find = "pods" },
+		"range of rep":         func(q *Search) { q.Low, q.High = 5, 4 },
+		"range of rates":       func(q *Search) { q.Find, q.Low, q.High = Rate, 5, 4 },
+		"tolerance":            func(q *Search) { q.Find, q.Tolerance = Rate, 2 },
+		"unknown policy":       func(q *Search) { q.Policy = "rr" },
+		"workload.requets":     func(q *Search) { q.Sets = []string{"workload.requets=1"} },
 		"no rate": func(q *Search) {
 			q.Find = Rate
 			q.BaseText = strings.Replace(strings.Replace(smallBase, "process = \"poisson\"\nrate_per_second = 3.0", "concurrency = 2", 1), "arrivals", "closed_loop", 1)

@@ -88,7 +88,15 @@ func ParseGoal(text string) (Goal, error) {
 	if math.IsNaN(g.Bound) || math.IsInf(g.Bound, 0) {
 		return bad("the bound must be finite")
 	}
+	if isShare(g.Metric) && (g.Bound < 0 || g.Bound > 1) {
+		return bad("a share must be from 0 to 1, which is 0% to 100%")
+	}
 	return g, nil
+}
+
+// isShare reports whether the metric lies between 0 and 1.
+func isShare(metric string) bool {
+	return strings.HasSuffix(metric, "_share") || metric == "cache_hit_ratio" || metric == "kv_usage_max"
 }
 
 // A Probe is one value tried.
@@ -167,8 +175,10 @@ type prober struct {
 	err     error
 }
 
-// maxGrid bounds the values that a search may choose between.
-const maxGrid = 100_000
+const (
+	maxGrid     = 100_000 // rates that a search may choose between
+	maxReplicas = 10_000  // of a scenario
+)
 
 func (p *prober) prepare() error {
 	var err error
@@ -179,10 +189,14 @@ func (p *prober) prepare() error {
 		return err
 	}
 	switch {
-	case p.Confidence <= 0.5 || p.Confidence >= 1:
+	case !(p.Confidence > 0.5 && p.Confidence < 1): // NaN is neither
 		return fmt.Errorf("the confidence must be above 0.5 and below 1, not %g", p.Confidence)
-	case p.First < 2 || p.Step < 1 || p.Seeds < p.First:
+	case p.Tolerance != 0 && !(p.Tolerance >= 1e-4 && p.Tolerance <= 1):
+		return fmt.Errorf("the tolerance must be from 0.0001 to 1, not %g", p.Tolerance)
+	case p.First < 2 || p.Seeds < p.First:
 		return fmt.Errorf("there must be 2 first seeds or more, and as many in all at least; not %d and %d", p.First, p.Seeds)
+	case p.Step < 1:
+		return fmt.Errorf("there must be 1 further seed or more at a step, not %d", p.Step)
 	case p.Find == Replicas:
 		return p.replicaGrid()
 	case p.Find == Rate:
@@ -192,18 +206,19 @@ func (p *prober) prepare() error {
 }
 
 func (p *prober) replicaGrid() error {
-	low, high := int(p.Low), int(p.High)
-	if p.Low == 0 {
+	low, high := p.Low, p.High
+	if low == 0 {
 		low = 1
 	}
-	if p.High == 0 {
+	if high == 0 {
 		high = max(64, low)
 	}
-	if low < 1 || high < low || high-low >= maxGrid {
-		return fmt.Errorf("the range of replicas must be from 1 upwards and hold at most %d, not %g to %g", maxGrid, p.Low, p.High)
+	whole := low == math.Trunc(low) && high == math.Trunc(high)
+	if !whole || !(low >= 1 && low <= high && high <= maxReplicas) {
+		return fmt.Errorf("the range of replicas must hold whole numbers from 1 to %d, from low to high; not %g to %g", maxReplicas, low, high)
 	}
 	for n := low; n <= high; n++ {
-		p.grid = append(p.grid, float64(n))
+		p.grid = append(p.grid, n)
 	}
 	return nil
 }
@@ -223,13 +238,15 @@ func (p *prober) rateGrid() error {
 	if tolerance == 0 {
 		tolerance = 0.02
 	}
-	if low <= 0 || high < low || high > 1e6 || tolerance < 1e-4 || tolerance > 1 {
-		return fmt.Errorf("the range of rates must lie above 0, from low to high, and the tolerance from 0.0001 to 1; not %g to %g and %g", low, high, tolerance)
+	if !(low > 0 && low <= high && high <= 1e6) {
+		return fmt.Errorf("the range of rates must lie above 0 and up to 1000000, from low to high; not %g to %g", low, high)
 	}
-	n := int(math.Ceil(math.Log(high/low)/math.Log1p(tolerance))) + 1
-	if n > maxGrid {
+	// A float, because high/low can overflow to infinity.
+	count := math.Ceil(math.Log(high/low)/math.Log1p(tolerance)) + 1
+	if !(count <= maxGrid) {
 		return fmt.Errorf("the range has over %d rates; allowed is a narrower one, or a larger tolerance", maxGrid)
 	}
+	n := int(count)
 	for i := range n {
 		p.grid = append(p.grid, round(high/math.Pow(high/low, float64(i)/float64(max(n-1, 1))), 4))
 	}
