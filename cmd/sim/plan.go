@@ -171,7 +171,7 @@ func (o *planFlags) print(w io.Writer, answers []*sweep.Answer) {
 		o.printProbes(w, a)
 	}
 	t := newTable(w)
-	t.SetTitle("%s with %s at %g%% confidence (profile %s)", o.what(), strings.Join(o.slo, ", "), 100*o.search.Confidence, answers[0].Profile.Name)
+	fmt.Fprintf(w, " %s with %s at %g%% confidence (profile %s)\n", o.what(), strings.Join(o.slo, ", "), 100*o.search.Confidence, answers[0].Profile.Name)
 	t.AppendHeader(table.Row{"policy", o.find, "bracket", "runs"})
 	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight, AlignHeader: text.AlignRight}, {Number: 4, Align: text.AlignRight, AlignHeader: text.AlignRight}})
 	for _, a := range answers {
