@@ -23,20 +23,21 @@ import (
 // state machine without I/O: it reads no clock, and the caller says what happens
 // and when, in order of time.
 type Cluster struct {
-	profile  *model.Profile
-	limits   model.Limits
-	settings router.Settings
-	options  router.Options
-	index    []plan.Priming // what an index knows before anything is routed
-	hides    hides
-	texts    *text.Generator
-	pods     []*pod
-	gateways map[string]*router.Gateway // by policy; all count alike
-	rng      *rand.Rand
-	turn     int // of the load balancing without a policy
-	queue    queue
-	calls    int64
-	now      simtime.Time
+	profile    *model.Profile
+	limits     model.Limits
+	settings   router.Settings
+	options    router.Options
+	index      []plan.Priming // what an index knows before anything is routed
+	hides      hides
+	texts      *text.Generator
+	pods       []*pod
+	gateways   map[string]*router.Gateway // by policy; all count alike
+	rng        *rand.Rand
+	turn       int // of the load balancing without a policy
+	queue      queue
+	calls      int64
+	deliveries int64
+	now        simtime.Time
 }
 
 // A pod is one engine with what its metrics say.
@@ -364,7 +365,8 @@ func (c *Cluster) stepEnd(p *pod) {
 	})
 	p.Unfinished(func(s *model.Seq) { tell(s, "") })
 	if len(news) > 0 {
-		c.queue.push(event{at: c.now + c.profile.ResponseOverhead, kind: evDeliver, id: int64(p.id), delivered: news})
+		c.deliveries++
+		c.queue.push(event{at: c.now + c.profile.ResponseOverhead, kind: evDeliver, id: int64(p.id), order: c.deliveries, delivered: news})
 	}
 	c.expect(p)
 }

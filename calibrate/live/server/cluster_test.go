@@ -236,3 +236,21 @@ func TestClusterMetrics(t *testing.T) {
 	one := c.Metrics(simtime.Hour, "m", "L20-A")
 	require.Zero(t, value(one, metrics.InFlight.Name), "an engine's own page has nothing of the gateway's")
 }
+
+// While the host launches a prefill, steps end that it takes only afterwards,
+// several at one instant: their tokens reach the client in order, none is lost,
+// and the end comes last.
+func TestStepsTakenAtOneInstant(t *testing.T) {
+	c, _ := testCluster(t)
+	var clients []*client
+	for i := range 2000 {
+		call, l := newCall(c, fmt.Sprint("cmpl-", i), text.Text(fmt.Sprint("What is ", i)), 1+i%4, "least-request")
+		c.Submit(simtime.Time(i)*simtime.Second/400, call)
+		clients = append(clients, l)
+	}
+	c.Advance(simtime.Hour)
+	for i, l := range clients {
+		require.Equal(t, 1+i%4, l.tokens, "call %d", i)
+		require.Equal(t, finishLength, l.finish, "call %d", i)
+	}
+}

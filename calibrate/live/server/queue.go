@@ -20,6 +20,7 @@ type event struct {
 	at        simtime.Time
 	kind      kind
 	id        int64 // the order among equals
+	order     int64 // the order among an engine's deliveries: two steps can end at one instant
 	call      *Call
 	pod       *pod
 	delivered []delivery
@@ -45,7 +46,10 @@ func (q queue) Less(i, j int) bool {
 	if a.kind != b.kind {
 		return a.kind < b.kind
 	}
-	return a.id < b.id
+	if a.id != b.id {
+		return a.id < b.id
+	}
+	return a.order < b.order
 }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
