@@ -10,7 +10,6 @@ import (
 
 	"fleetsim/model"
 	"fleetsim/sim"
-	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 	"fleetsim/sim/scenario/strict"
 )
@@ -182,7 +181,7 @@ func CompareRuns(ctx context.Context, plan *Plan, profile func(*scenario.Scenari
 		if m == nil {
 			continue
 		}
-		study.Phases[i].Measured = m.summary(sloOf(study.Phases[i].Scenario.SLO))
+		study.Phases[i].Measured = m.summary(sim.SLO(study.Phases[i].Scenario.SLO))
 		if m.Requests != nil {
 			traces[i].measured = traceOf(m.Requests)
 			traces[i].measured.gauges = m.gauges
@@ -209,15 +208,4 @@ func CompareRuns(ctx context.Context, plan *Plan, profile func(*scenario.Scenari
 	c.Phases = asked
 	c.assess()
 	return c, nil
-}
-
-// sloOf is the scenario's SLO in the records' terms; 0 is no bound.
-func sloOf(s scenario.SLO) record.SLO {
-	bound := func(d scenario.Duration) record.Float {
-		if d.Time == 0 {
-			return record.Float{}
-		}
-		return record.Some(d.Seconds())
-	}
-	return record.SLO{TTFT: bound(s.TTFT), TPOT: bound(s.TPOT), E2E: bound(s.E2E)}
 }

@@ -71,7 +71,7 @@ func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, e
 	var err error
 	switch {
 	case w.Arrivals != nil:
-		c.arrivals, err = newArrivals(w, s.Seed)
+		c.arrivals, err = Arrivals(w, s.Seed)
 	case w.Trace != nil:
 		c.trace, err = openTrace(s, serial)
 	case w.ClosedLoop == nil:
@@ -81,7 +81,7 @@ func newClient(s Setup, base uint64, begin simtime.Time, serial int) (*client, e
 		return nil, err
 	}
 	p := w.Prompt
-	c.prompts = workload.NewGenerator(shape(p), p.Families, base, random.Stream(s.Seed, "prompts"))
+	c.prompts = workload.NewGenerator(Shape(p), p.Families, base, random.Stream(s.Seed, "prompts"))
 	if c.order = p.FamilyOrder; len(c.order) == 0 && p.Families > 0 && w.Requests > 0 {
 		c.order = workload.Order(w.Requests, p.Families, p.HotFraction, random.Stream(s.Seed, "families"))
 	}

@@ -26,7 +26,7 @@ func newRecorder(s Setup, begin simtime.Time) recorder {
 	if phase == "" {
 		phase = s.Scenario.Name
 	}
-	bounds := slo(s.Scenario.SLO)
+	bounds := SLO(s.Scenario.SLO)
 	summary := record.NewSummary(bounds)
 	if s.Sketch {
 		summary = record.NewSketch(bounds)

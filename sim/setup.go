@@ -61,8 +61,8 @@ func set[T any](dst *T, v *T) {
 	}
 }
 
-// shape is the scenario's prompt shape in the workload's terms.
-func shape(p scenario.Prompt) workload.Shape {
+// Shape is the scenario's prompt shape in the workload's terms.
+func Shape(p scenario.Prompt) workload.Shape {
 	return workload.Shape{
 		SaltBytes: p.SaltChars, SaltTokens: p.SaltTokens, SaltSpread: p.SaltTokensSpread,
 		HeadBytes: p.HeadChars, HeadTokens: p.HeadTokens,
@@ -71,8 +71,8 @@ func shape(p scenario.Prompt) workload.Shape {
 	}
 }
 
-// slo is the scenario's SLO in the records' terms; 0 is no bound.
-func slo(s scenario.SLO) record.SLO {
+// SLO is the scenario's SLO in the records' terms; 0 is no bound.
+func SLO(s scenario.SLO) record.SLO {
 	bound := func(d scenario.Duration) record.Float {
 		if d.Time == 0 {
 			return record.Float{}
@@ -82,8 +82,8 @@ func slo(s scenario.SLO) record.SLO {
 	return record.SLO{TTFT: bound(s.TTFT), TPOT: bound(s.TPOT), E2E: bound(s.E2E)}
 }
 
-// newArrivals is the scenario's open-loop process.
-func newArrivals(w scenario.Workload, seed uint64) (*workload.Arrivals, error) {
+// Arrivals is the scenario's open-loop process, which it must have, under the seed.
+func Arrivals(w scenario.Workload, seed uint64) (*workload.Arrivals, error) {
 	a := w.Arrivals
 	stages := []workload.Stage{{Rate: a.Rate}}
 	if len(a.Stages) > 0 {

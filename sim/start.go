@@ -44,7 +44,7 @@ func (r *run) primingPrompt(family int) workload.Prompt {
 
 // primeSpares fills engines with further prefixes that no arrival uses.
 func (r *run) primeSpares() {
-	spares := workload.NewGenerator(shape(r.client.w.Prompt), 0, spareContents, random.Stream(r.Seed, "spares"))
+	spares := workload.NewGenerator(Shape(r.client.w.Prompt), 0, spareContents, random.Stream(r.Seed, "spares"))
 	for _, rep := range r.replicas {
 		for i := range r.Scenario.Start.Spare[rep.name] {
 			rep.prime(spares.Prompt(nil, -1, rep.id<<20+i, r.client.w.Prompt.BodyRepeat))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fleetsim/calibrate/live/plan"
 	"fleetsim/calibrate/live/server"
 	"fleetsim/calibrate/live/text"
 	"fleetsim/model/profiles"
@@ -162,7 +161,7 @@ func TestTenThousandStreams(t *testing.T) {
 	var heaps []uint64
 	for batch := range batches {
 		r := replayer(t, sc, c.http.URL, func(o *Options) {
-			o.Texts = text.New(plan.Shape(sc), fmt.Sprint("batch ", batch))
+			o.Texts = text.New(sim.Shape(sc.Workload.Prompt), fmt.Sprint("batch ", batch))
 			o.Silence, o.Drain = time.Minute, time.Minute
 		})
 		result := r.run(t)
@@ -271,7 +270,7 @@ func TestControlledStart(t *testing.T) {
 	c := newCircle(t, sc, server.NewMaxClock())
 	defer c.close()
 	r := replayer(t, sc, c.http.URL, c.observed(sc), func(o *Options) {
-		o.Seed, o.Texts = sc.Seed, text.New(plan.Shape(sc), "fresh")
+		o.Seed, o.Texts = sc.Seed, text.New(sim.Shape(sc.Workload.Prompt), "fresh")
 		o.Speed = 1000
 	})
 	start := StudyStart()

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fleetsim/calibrate/live/plan"
 	"fleetsim/calibrate/live/text"
+	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 )
@@ -40,7 +40,7 @@ body_repeat = 1
 // replayer replays the scenario against url, with short time-outs.
 func replayer(t *testing.T, sc *scenario.Scenario, url string, change ...func(*Options)) *Replayer {
 	o := Options{
-		Scenario: sc, Seed: 1, Target: Target{URL: url, Model: "m"}, Texts: text.New(plan.Shape(sc), "salt"),
+		Scenario: sc, Seed: 1, Target: Target{URL: url, Model: "m"}, Texts: text.New(sim.Shape(sc.Workload.Prompt), "salt"),
 		Now: time.Now, Speed: 1, Budget: NewBudget(100_000), Silence: 5 * time.Second, Drain: 10 * time.Second,
 	}
 	for _, c := range change {

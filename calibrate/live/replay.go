@@ -10,6 +10,7 @@ import (
 
 	"fleetsim/calibrate/live/plan"
 	"fleetsim/calibrate/live/text"
+	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 	"fleetsim/simtime"
@@ -331,7 +332,7 @@ func (ph *phase) record(r workload.Request, attempts []*Attempt) record.Request 
 		out.TTFT = since(a.First)
 		out.TPOT = record.TPOT(out.TTFT, since(a.Last), out.OutputTokens)
 	}
-	slo := plan.SLO(ph.Scenario)
+	slo := sim.SLO(ph.Scenario.SLO)
 	out.Good = record.Some(slo.Good(&out))
 	return out
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	"fleetsim/calibrate/live/plan"
 	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/workload"
@@ -62,7 +61,7 @@ func (ph *phase) result(planned, connections int, w *watch) *Result {
 	for _, e := range ph.Engines {
 		names = append(names, e.Name)
 	}
-	p := record.Summarize(records, plan.SLO(ph.Scenario), record.Meta{
+	p := record.Summarize(records, sim.SLO(ph.Scenario.SLO), record.Meta{
 		Phase: ph.name, Scenario: ph.Scenario.Name, Route: ph.policy, Seed: record.Some(ph.Seed),
 		Planned: record.Some(planned), Replicas: names,
 	})

@@ -13,6 +13,7 @@ import (
 
 	"fleetsim/calibrate/live/plan"
 	"fleetsim/calibrate/live/text"
+	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 	"fleetsim/workload"
@@ -154,7 +155,7 @@ func (st *starter) send(ctx context.Context, ask *Ask) (*Attempt, error) {
 
 // document is the text of a document that is no family's.
 func (st *starter) document(number int) text.Text {
-	shape := plan.Shape(st.Scenario)
+	shape := sim.Shape(st.Scenario.Workload.Prompt)
 	shape.SaltSpread = 0 // nothing is left to chance
 	prompt := workload.NewGenerator(shape, 0, 0, nil).Prompt(nil, -1, number, shape.BodyRepeat)
 	return st.Texts.Candidate(prompt, number)

@@ -18,6 +18,7 @@ import (
 	"fleetsim/calibrate/live"
 	"fleetsim/calibrate/live/plan"
 	"fleetsim/calibrate/live/text"
+	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
 )
@@ -281,7 +282,7 @@ func (r *replay) replayer(p replayPhase, t *live.Transport) *live.Replayer {
 	if r.flags.start {
 		salt += "/" + p.name
 	}
-	o.Texts = text.New(plan.Shape(o.Scenario), salt)
+	o.Texts = text.New(sim.Shape(o.Scenario.Workload.Prompt), salt)
 	return live.New(o, t)
 }
 

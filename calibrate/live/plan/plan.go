@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"fleetsim/random"
-	"fleetsim/sim/record"
+	"fleetsim/sim"
 	"fleetsim/sim/scenario"
 	"fleetsim/simtime"
 	"fleetsim/workload"
@@ -37,7 +37,10 @@ func New(sc *scenario.Scenario, seed uint64) (*Plan, error) {
 	case w.Trace != nil:
 		return nil, ErrTrace
 	case w.Arrivals != nil:
-		p.arrivals = arrivals(w, seed)
+		var err error
+		if p.arrivals, err = sim.Arrivals(w, seed); err != nil {
+			return nil, err
+		}
 	case w.ClosedLoop == nil:
 		return nil, errNoLoad
 	}
@@ -48,7 +51,7 @@ func New(sc *scenario.Scenario, seed uint64) (*Plan, error) {
 }
 
 func prompts(sc *scenario.Scenario, seed uint64) *workload.Generator {
-	return workload.NewGenerator(Shape(sc), sc.Workload.Prompt.Families, arrivalContents, random.Stream(seed, "prompts"))
+	return workload.NewGenerator(sim.Shape(sc.Workload.Prompt), sc.Workload.Prompt.Families, arrivalContents, random.Stream(seed, "prompts"))
 }
 
 // Bases that keep apart the contents of prompts of different origin, as in
@@ -125,47 +128,6 @@ func Sum(sc *scenario.Scenario, seed uint64) (Total, error) {
 	return t, nil
 }
 
-// Shape is the scenario's prompt shape in the workload's terms.
-func Shape(sc *scenario.Scenario) workload.Shape {
-	p := sc.Workload.Prompt
-	return workload.Shape{
-		SaltBytes: p.SaltChars, SaltTokens: p.SaltTokens, SaltSpread: p.SaltTokensSpread,
-		HeadBytes: p.HeadChars, HeadTokens: p.HeadTokens,
-		BodyRepeat: p.BodyRepeat, BodyBytes: p.BodyChars, BodyTokens: p.BodyTokens,
-		QuestionBytes: p.QuestionChars, QuestionTokens: p.QuestionTokens,
-	}
-}
-
-// SLO is the scenario's SLO in the records' terms; 0 is no bound.
-func SLO(sc *scenario.Scenario) record.SLO {
-	bound := func(d scenario.Duration) record.Float {
-		if d.Time == 0 {
-			return record.Float{}
-		}
-		return record.Some(d.Seconds())
-	}
-	return record.SLO{TTFT: bound(sc.SLO.TTFT), TPOT: bound(sc.SLO.TPOT), E2E: bound(sc.SLO.E2E)}
-}
-
-func arrivals(w scenario.Workload, seed uint64) *workload.Arrivals {
-	a := w.Arrivals
-	stages := []workload.Stage{{Rate: a.Rate}}
-	if len(a.Stages) > 0 {
-		stages = stages[:0]
-		for _, st := range a.Stages {
-			stages = append(stages, workload.Stage{Duration: st.Duration.Time, Rate: st.Rate})
-		}
-	}
-	switch rng := random.Stream(seed, "arrivals"); a.Process {
-	case "poisson":
-		return workload.Poisson(stages, w.Requests, rng)
-	case "gamma":
-		return workload.Gamma(stages, w.Requests, a.Burstiness, rng)
-	default: // the scenario's checks allow no other
-		return workload.Constant(stages, w.Requests)
-	}
-}
-
 // A Priming is a prompt that is in a cache or an index before the first arrival.
 type Priming struct {
 	Prompt workload.Prompt
@@ -180,7 +142,7 @@ type Priming struct {
 func Start(sc *scenario.Scenario, seed uint64) []Priming {
 	var out []Priming
 	repeat := sc.Workload.Prompt.BodyRepeat
-	spares := workload.NewGenerator(Shape(sc), 0, spareContents, random.Stream(seed, "spares"))
+	spares := workload.NewGenerator(sim.Shape(sc.Workload.Prompt), 0, spareContents, random.Stream(seed, "spares"))
 	for id, name := range sc.Cluster.Names {
 		for i := range sc.Start.Spare[name] {
 			out = append(out, Priming{Prompt: spares.Prompt(nil, -1, id<<20+i, repeat), Family: -1, Cached: []string{name}})

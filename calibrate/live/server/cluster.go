@@ -108,7 +108,7 @@ func NewCluster(sc *scenario.Scenario, profile *model.Profile, seed uint64, salt
 	}
 	c := &Cluster{
 		profile: profile, limits: limits, settings: settings, options: sc.Router.Options(),
-		texts:    text.New(plan.Shape(sc), salt),
+		texts:    text.New(sim.Shape(sc.Workload.Prompt), salt),
 		hides:    newHides(sc, seed, salt),
 		gateways: make(map[string]*router.Gateway),
 		rng:      random.Stream(seed, "routing"),

@@ -7,6 +7,7 @@ import (
 
 	"fleetsim/calibrate/live/plan"
 	"fleetsim/calibrate/live/text"
+	"fleetsim/sim"
 	"fleetsim/sim/scenario"
 )
 
@@ -21,7 +22,7 @@ type hides struct {
 
 func newHides(sc *scenario.Scenario, seed uint64, salt string) hides {
 	h := hides{share: sc.Workload.HiddenFirst, head: sc.Workload.Prompt.SaltChars + sc.Workload.Prompt.HeadChars, known: make(map[text.Text]bool)}
-	texts, hidden := text.New(plan.Shape(sc), salt), plan.Hidden(sc, seed)
+	texts, hidden := text.New(sim.Shape(sc.Workload.Prompt), salt), plan.Hidden(sc, seed)
 	for f, p := range plan.Families(sc, seed) {
 		h.known[h.document(texts.Text(p))] = hidden[f]
 	}
