@@ -54,8 +54,8 @@ func (r *Replica) publish(now simtime.Time) {
 		return
 	}
 	at := now
-	if r.inFlight > 0 {
-		at = max(r.steps[r.first].end, r.hostFree)
+	if r.engine.flight.n > 0 {
+		at = max(r.engine.flight.at(0).end, r.hostFree)
 	}
 	l.watch(at, l.events)
 	l.events = l.events[:0]

@@ -155,7 +155,7 @@ func TestReceivedPrompt(t *testing.T) {
 	s.Received = 5044
 	d.submit(s)
 	require.Equal(t, given{0: 1}, d.schedule())
-	require.Equal(t, Work{Decodes: 1, DecodeContext: 5045}, d.flight[0].work)
+	require.Equal(t, Work{Decodes: 1, DecodeContext: 5045}, d.flight.at(0).work)
 	require.Equal(t, 7, d.pool.used(), "4 blocks of attention, one state in 3 groups")
 	d.run()
 	require.Equal(t, 128, s.Outputs)

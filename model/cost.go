@@ -78,7 +78,7 @@ func (w *Work) AddDecode(context, shared int) {
 }
 
 // Step is the duration of a step that does w.
-func (c *CostModel) Step(w Work) simtime.Time {
+func (c *CostModel) Step(w *Work) simtime.Time {
 	t := simtime.Time(w.DecodeContext)*c.PerDecodeContext + simtime.Time(w.SharedContext)*c.PerSharedContext
 	if w.PrefillTokens == 0 {
 		return t + c.decode(w.Decodes)
@@ -105,7 +105,7 @@ func (c *CostModel) decode(n int) simtime.Time {
 
 // launched is when the host has launched a step that does w and is scheduled
 // at now, given when the GPU starts and ends it.
-func (c *CostModel) launched(w Work, now, start, end simtime.Time) simtime.Time {
+func (c *CostModel) launched(w *Work, now, start, end simtime.Time) simtime.Time {
 	if w.PrefillTokens == 0 {
 		return now
 	}

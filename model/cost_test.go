@@ -30,9 +30,9 @@ func TestStepCost(t *testing.T) {
 		{"long", Work{PrefillTokens: 130}, 400 + 130*2 + 30},
 		{"rounded to ticks", Work{PrefillTokens: 1, PrefillContext: 5}, 400 + 3},
 	} {
-		require.Equal(t, k.want, c.Step(k.work), k.name)
+		require.Equal(t, k.want, c.Step(&k.work), k.name)
 	}
-	require.EqualValues(t, 400+2*50, (&CostModel{Base: 400, PerDecode: 50}).Step(Work{Decodes: 2}), "no table")
+	require.EqualValues(t, 400+2*50, (&CostModel{Base: 400, PerDecode: 50}).Step(&Work{Decodes: 2}), "no table")
 }
 
 func TestAddDecode(t *testing.T) {
@@ -51,7 +51,7 @@ func TestDecodeStepsAreAffineInContext(t *testing.T) {
 		w := Work{Decodes: rapid.IntRange(1, 64).Draw(t, "decodes"), DecodeContext: rapid.Int64Range(0, 1e6).Draw(t, "context")}
 		more := w
 		more.DecodeContext += int64(w.Decodes)
-		require.Equal(t, simtime.Time(w.Decodes)*c.PerDecodeContext, c.Step(more)-c.Step(w))
+		require.Equal(t, simtime.Time(w.Decodes)*c.PerDecodeContext, c.Step(&more)-c.Step(&w))
 	})
 }
 
@@ -86,10 +86,10 @@ func TestHostIsBusyLaunching(t *testing.T) {
 func TestLaunchLag(t *testing.T) {
 	c := CostModel{Launch: 100, LaunchLag: 250}
 	w := Work{PrefillTokens: 1}
-	require.EqualValues(t, 1100, c.launched(w, 1000, 1000, 1300))
-	require.EqualValues(t, 1500, c.launched(w, 1000, 1000, 3000))
-	require.EqualValues(t, 2500, c.launched(w, 1000, 2000, 4000), "the GPU is busy until 2000")
-	require.EqualValues(t, 1000, c.launched(Work{Decodes: 8}, 1000, 2000, 4000), "a graph is launched at once")
+	require.EqualValues(t, 1100, c.launched(&w, 1000, 1000, 1300))
+	require.EqualValues(t, 1500, c.launched(&w, 1000, 1000, 3000))
+	require.EqualValues(t, 2500, c.launched(&w, 1000, 2000, 4000), "the GPU is busy until 2000")
+	require.EqualValues(t, 1000, c.launched(&Work{Decodes: 8}, 1000, 2000, 4000), "a graph is launched at once")
 }
 
 // Sequences that share cached blocks bring them into a step once.
@@ -105,8 +105,9 @@ func TestSharedBlocksAreCountedOnce(t *testing.T) {
 		e.waiting.pushBack(s)
 	}
 	for range 6 {
-		e.schedule(0, &st)
-		e.finish(&st, func(*Seq) {})
+		st = *e.schedule(0)
+		e.finish(func(*Seq) {})
+		e.settleAll()
 	}
 	require.Equal(t, 2, st.work.Decodes)
 	require.EqualValues(t, 3*l.BlockTokens, st.work.SharedContext)

@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"fleetsim/simtime"
 )
@@ -51,15 +53,20 @@ type Seq struct {
 	epoch     int // counts preemptions, so that a step in flight knows it is stale
 	cached    int // leading blocks already registered in the hash table
 	state     seqState
+	pace      pace
 	attn      []int32
 	states    []stateBlocks
 }
 
+// A seqState is where a sequence is in its engine. From running to drained it is
+// in the running batch.
 type seqState uint8
 
 const (
-	waiting seqState = iota
-	running
+	waiting  seqState = iota
+	running           // each step gives it its tokens by itself
+	inStride          // it takes part in the steps of the stride
+	drained           // its last token is under way
 	ended
 )
 
@@ -99,71 +106,130 @@ type engine struct {
 	pool        *blockPool
 	waiting     queue
 	running     []*Seq
+	stride      stride
+	flight      flight
 	stats       Stats
 	freshStates []uint64 // hashes of states registered in the current step
-	hitBlocks   []int32  // scratch: the state blocks of a hit
+	hit         hit      // of the latest lookup
 	spare       [][]int32
+	stepwise    bool // nothing joins the stride
 }
 
 // An item is one sequence's share of a step.
 type item struct {
-	seq   *Seq
-	n     int  // tokens
-	epoch int  // the sequence's epoch when it was scheduled
-	emits bool // the step produces an output token
+	seq    *Seq
+	n      int  // tokens
+	epoch  int  // the sequence's epoch when it was scheduled
+	decode bool // the tokens are not of a prompt
+	emits  bool // the step produces an output token
 }
 
-// A step is one scheduled batch.
+// A step is one scheduled batch: the sequences that were in the stride then, and
+// items for all others.
 type step struct {
-	items []item
-	work  Work
-	end   simtime.Time
+	number  int // that it has in the stride; 0: the stride takes no part
+	members int // sequences of the stride
+	items   []item
+	work    Work
+	end     simtime.Time
+}
+
+// flight is the ring of steps that have been formed and not finished, the oldest
+// at first.
+type flight struct {
+	steps []step
+	first int
+	n     int
+}
+
+// maxDepth is the number of steps that can be in flight.
+const maxDepth = 2
+
+func (f *flight) full() bool { return f.n == len(f.steps) }
+
+// at is the i-th step in flight, from the oldest; at n the place of the next.
+func (f *flight) at(i int) *step {
+	if i += f.first; i >= len(f.steps) {
+		i -= len(f.steps)
+	}
+	return &f.steps[i]
+}
+
+// pop lets go of the oldest step. It stays readable until the next is formed.
+func (f *flight) pop() *step {
+	st := f.at(0)
+	if f.first++; f.first == len(f.steps) {
+		f.first = 0
+	}
+	f.n--
+	return st
 }
 
 func newEngine(l Limits) *engine {
-	return &engine{Limits: l, pool: newBlockPool(l.Blocks, l.StateGroups+1), hitBlocks: make([]int32, l.StateGroups)}
+	depth := 1
+	if l.AsyncScheduling {
+		depth = maxDepth
+	}
+	e := &engine{Limits: l, pool: newBlockPool(l.Blocks, l.StateGroups+1), flight: flight{steps: make([]step, depth)}}
+	e.hit.states = make([]int32, l.StateGroups)
+	return e
 }
 
 // attention is the cache group of the attention layers; the state groups come
 // first, as vLLM numbers them.
 func (e *engine) attention() int { return e.StateGroups }
 
-// schedule forms the next batch in st and reports whether it holds anything.
-func (e *engine) schedule(now simtime.Time, st *step) bool {
-	st.items, st.work = st.items[:0], Work{}
-	e.pool.newStep()
+// schedule forms the next step, which is then the last in flight, and returns it,
+// or nil if there is nothing to do. The flight must not be full.
+func (e *engine) schedule(now simtime.Time) *step {
+	st := e.flight.at(e.flight.n)
+	*st = step{items: st.items[:0]}
 	e.freshStates = e.freshStates[:0]
 	budget, preempted := e.scheduleRunning(st)
 	if !preempted {
 		e.scheduleWaiting(now, st, budget)
 	}
-	if len(st.items) == 0 {
-		return false
+	if len(st.items) == 0 && st.members == 0 {
+		return nil
 	}
+	e.countDecodes(st)
 	e.stats.Steps++
-	return true
+	e.flight.n++
+	return st
 }
 
 func (e *engine) scheduleRunning(st *step) (budget int, preempted bool) {
 	budget = e.MaxBatchedTokens
-	for i := 0; i < len(e.running) && budget > 0; i++ {
+	if e.stride.calm > 0 && e.stride.n == len(e.running) && e.stride.n <= budget {
+		e.takeStride(st)
+		return budget - st.members, false
+	}
+	i := 0
+	for ; i < len(e.running) && budget > 0; i++ {
 		s := e.running[i]
+		e.settle(s)
 		n := e.next(s, budget)
 		if n == 0 {
+			e.drain(s)
 			continue
 		}
 		for !e.extend(s, n) {
-			victim := e.running[len(e.running)-1]
-			e.running = e.running[:len(e.running)-1]
-			e.preempt(victim)
 			preempted = true
-			if victim == s {
-				return budget, preempted
+			if e.preemptLast() == s {
+				n = 0
+				break
 			}
 		}
-		e.add(st, s, n)
+		if n > 0 && !e.joins(s) {
+			e.add(st, s, n)
+		}
 		budget -= n
 	}
+	for ; i < len(e.running); i++ {
+		e.detach(e.running[i], false) // no token in this step
+	}
+	e.takeStride(st)
+	e.look()
 	return budget, preempted
 }
 
@@ -222,7 +288,7 @@ func (e *engine) scheduleWaiting(now simtime.Time, st *step, budget int) {
 		s.target, s.junction = s.known(), junction
 		start := max(hit, s.received())
 		n := e.clip(s, start, e.chunk(s.target-start, budget))
-		if n == 0 || !e.admit(s, hit, start, n) {
+		if n == 0 || !e.admit(s, start, n) {
 			return
 		}
 		if !e.CountStatsAtLookup {
@@ -260,9 +326,7 @@ func (e *engine) count(s *Seq, hit int) {
 func (e *engine) add(st *step, s *Seq, n int) {
 	// The last token of a prompt that was computed elsewhere is decoded.
 	decode := s.computed >= s.target || n == 1 && s.computed == s.received()
-	if decode {
-		e.addDecode(&st.work, s, s.computed+n)
-	} else {
+	if !decode {
 		st.work.AddPrefill(s.computed, n)
 	}
 	s.computed += n
@@ -270,7 +334,34 @@ func (e *engine) add(st *step, s *Seq, n int) {
 	if emits {
 		s.scheduled++
 	}
-	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, emits: emits})
+	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, decode: decode, emits: emits})
+}
+
+// countDecodes adds to the step's work the sequences that decode in it. What the
+// stride brings is known, unless others may share blocks with it.
+func (e *engine) countDecodes(st *step) {
+	alone := 0
+	for i := range st.items {
+		if st.items[i].decode {
+			alone++
+		}
+	}
+	if alone == 0 {
+		st.work.Decodes, st.work.DecodeContext, st.work.SharedContext = st.members, e.stride.context-int64(st.members), e.stride.shared
+		return
+	}
+	e.pool.newStep()
+	for _, s := range e.running {
+		if s.state == inStride {
+			e.settle(s)
+			e.addDecode(&st.work, s, s.computed)
+		}
+	}
+	for i := range st.items {
+		if st.items[i].decode {
+			e.addDecode(&st.work, st.items[i].seq, st.items[i].seq.computed)
+		}
+	}
 }
 
 // addDecode adds to w a sequence that decodes with context tokens.
@@ -284,60 +375,76 @@ func (e *engine) addDecode(w *Work, s *Seq, context int) {
 	w.AddDecode(context, shared)
 }
 
+// A hit is what a lookup has found: the blocks of the prefix that all groups
+// have, of attention and of the state behind it.
+type hit struct {
+	attn   []int32
+	states []int32
+}
+
 // lookup finds the longest cached prefix of a waiting sequence, in tokens, and
 // the junction. At least one token is always computed. Attention is scanned
 // from the start; of the states one suffices, the latest that all groups hold
 // inside what attention has.
 func (e *engine) lookup(s *Seq) (hit, junction int) {
+	e.hit.attn = e.hit.attn[:0]
 	if !e.PrefixCaching {
 		return 0, 0
 	}
 	limit := min((s.known()-1)/e.BlockTokens, len(s.Hashes))
-	attn := 0
-	for attn < limit && e.pool.lookup(e.attention(), s.Hashes[attn]) != nullBlock {
-		attn++
+	for _, hash := range s.Hashes[:limit] {
+		id := e.pool.lookup(e.attention(), hash)
+		if id == nullBlock {
+			break
+		}
+		e.hit.attn = append(e.hit.attn, id)
 	}
+	attn := len(e.hit.attn)
 	common := attn
-	for common > 0 && !e.hasState(s.Hashes[common-1]) {
+	for common > 0 && !e.findState(s.Hashes[common-1]) {
 		common--
 	}
+	e.hit.attn = e.hit.attn[:common]
 	if common < attn {
 		junction = attn * e.BlockTokens
 	}
 	return common * e.BlockTokens, junction
 }
 
-func (e *engine) hasState(hash uint64) bool {
-	for g := range e.StateGroups {
-		if e.pool.lookup(g, hash) == nullBlock {
+// findState looks the state up in all groups.
+func (e *engine) findState(hash uint64) bool {
+	for g := range e.hit.states {
+		id := e.pool.lookup(g, hash)
+		if id == nullBlock {
 			return false
 		}
+		e.hit.states[g] = id
 	}
 	return true
 }
 
-// admit gives a waiting sequence its cached prefix of hit tokens and blocks up to
-// n tokens beyond start, where computing begins, or changes nothing and reports
-// false.
-func (e *engine) admit(s *Seq, hit, start, n int) bool {
-	hits := hit / e.BlockTokens
+// admit gives a waiting sequence the prefix that the latest lookup has found and
+// blocks up to n tokens beyond start, where computing begins, or changes nothing
+// and reports false.
+func (e *engine) admit(s *Seq, start, n int) bool {
+	hits := len(e.hit.attn)
 	if hits > 0 && e.isFresh(s.Hashes[hits-1]) {
 		return false // the state is written by this very step
 	}
 	// The whole prompt must fit (scheduler_reserve_full_isl), not just the chunk.
-	if e.needed(s, hits, s.target) > e.pool.free {
+	// Cached blocks that nobody holds leave the free queue, too.
+	if e.needed(s, hits, s.target)+e.idle() > e.pool.free {
 		return false
 	}
-	for i := range hits {
-		id := e.pool.lookup(e.attention(), s.Hashes[i])
+	for _, id := range e.hit.attn {
 		e.pool.touch(id)
-		s.attn = append(s.attn, id)
 	}
+	s.attn = append(s.attn, e.hit.attn...)
 	if hits > 0 && e.StateGroups > 0 {
 		st := e.appendState(s, hits-1)
-		for g := range st.blocks {
-			st.blocks[g] = e.pool.lookup(g, s.Hashes[hits-1])
-			e.pool.touch(st.blocks[g])
+		for g, id := range e.hit.states {
+			e.pool.touch(id)
+			st.blocks[g] = id
 		}
 	}
 	s.computed, s.processed, s.cached = start, start, hits
@@ -354,31 +461,33 @@ func (e *engine) isFresh(hash uint64) bool {
 	return false
 }
 
-// needed is the number of free blocks that s takes to hold tokens in all, with
-// its first hits blocks from the cache: cached blocks that nobody holds leave
-// the free queue too.
+// needed is the number of new blocks that s takes to hold tokens in all, with
+// its first hits blocks from the cache.
 func (e *engine) needed(s *Seq, hits, tokens int) int {
 	blocks := (tokens + e.BlockTokens - 1) / e.BlockTokens
 	n := max(blocks-max(len(s.attn), hits), 0)
 	if e.StateGroups > 0 && blocks > max(s.statePositions(), hits) {
 		n += e.StateGroups
 	}
-	for i := range hits {
-		n += e.idle(e.pool.lookup(e.attention(), s.Hashes[i]))
-	}
-	if hits > 0 {
-		for g := range e.StateGroups {
-			n += e.idle(e.pool.lookup(g, s.Hashes[hits-1]))
-		}
-	}
 	return n
 }
 
-func (e *engine) idle(id int32) int {
-	if e.pool.blocks[id].ref == 0 {
-		return 1
+// idle is how many blocks of the latest hit nobody holds.
+func (e *engine) idle() int {
+	n := 0
+	for _, id := range e.hit.attn {
+		if e.pool.blocks[id].ref == 0 {
+			n++
+		}
 	}
-	return 0
+	if len(e.hit.attn) > 0 {
+		for _, id := range e.hit.states {
+			if e.pool.blocks[id].ref == 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // statePositions is the number of block-sized stretches up to the running state.
@@ -473,9 +582,12 @@ func (e *engine) register(s *Seq, full int) {
 	s.cached = full
 }
 
-// preempt sends a running sequence, already taken out of the batch, back to
-// the front of the queue to be computed again.
-func (e *engine) preempt(s *Seq) {
+// preemptLast sends the sequence that was admitted last back to the front of the
+// queue, to be computed again, and returns it.
+func (e *engine) preemptLast() *Seq {
+	s := e.running[len(e.running)-1]
+	e.detach(s, false)
+	e.running = e.running[:len(e.running)-1]
 	e.freeBlocks(s)
 	s.computed, s.processed, s.scheduled, s.cached = 0, 0, s.Outputs, 0
 	s.epoch++
@@ -483,6 +595,7 @@ func (e *engine) preempt(s *Seq) {
 	s.state = waiting
 	e.stats.Preemptions++
 	e.waiting.pushFront(s)
+	return s
 }
 
 // freeBlocks releases everything s holds, group by group and tail first, so
@@ -502,9 +615,11 @@ func (e *engine) freeBlocks(s *Seq) {
 	s.attn, s.states = s.attn[:0], s.states[:0]
 }
 
-// finish takes the results of a step that has ended, and hands each sequence
+// finish takes the results of the oldest step in flight, and hands each sequence
 // that is complete to done.
-func (e *engine) finish(st *step, done func(*Seq)) {
+func (e *engine) finish(done func(*Seq)) {
+	st := e.flight.pop()
+	complete := e.endStride(st)
 	for _, it := range st.items {
 		s := it.seq
 		if s.state == ended {
@@ -525,25 +640,47 @@ func (e *engine) finish(st *step, done func(*Seq)) {
 		}
 		s.Last = st.end
 		e.stats.OutputTokens++
-		if s.Outputs == s.Output {
+		complete = complete || s.Outputs == s.Output
+	}
+	if complete {
+		e.complete(st, done)
+	}
+}
+
+// complete takes out the sequences whose last token came with st, in the order of
+// the batch that it was made of: running ones first, then preempted ones.
+func (e *engine) complete(st *step, done func(*Seq)) {
+	for i := 0; i < len(e.running); {
+		s := e.running[i]
+		if e.settle(s); s.Outputs < s.Output {
+			i++
+			continue
+		}
+		e.remove(s)
+		done(s)
+	}
+	for _, it := range st.items {
+		if s := it.seq; s.state == waiting && s.Outputs == s.Output {
 			e.remove(s)
 			done(s)
+		}
+	}
+	e.stride.done = math.MaxInt
+	for _, s := range e.running {
+		if s.state == inStride || s.state == drained {
+			e.stride.done = min(e.stride.done, s.pace.done)
 		}
 	}
 }
 
 // remove takes s out of the engine, whatever it is doing.
 func (e *engine) remove(s *Seq) {
-	switch s.state {
-	case waiting:
+	if s.state == waiting {
 		e.waiting.remove(s)
-	case running:
-		for i, r := range e.running {
-			if r == s {
-				e.running = append(e.running[:i], e.running[i+1:]...)
-				break
-			}
-		}
+	} else {
+		e.detach(s, true)
+		i := slices.Index(e.running, s)
+		e.running = slices.Delete(e.running, i, i+1)
 	}
 	e.freeBlocks(s)
 	s.state = ended

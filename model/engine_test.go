@@ -31,8 +31,7 @@ func prompt(id, family, shared, own, output int) *Seq {
 // but without time.
 type driver struct {
 	*engine
-	flight []step
-	ended  []int
+	ended []int
 }
 
 func (d *driver) submit(seqs ...*Seq) {
@@ -43,29 +42,36 @@ func (d *driver) submit(seqs ...*Seq) {
 
 // schedule returns the tokens given to each sequence in the next step.
 func (d *driver) schedule() map[int]int {
-	var st step
 	given := map[int]int{}
-	if d.engine.schedule(0, &st) {
-		d.flight = append(d.flight, st)
+	st := d.engine.schedule(0)
+	if st == nil {
+		return given
 	}
 	for _, it := range st.items {
 		given[it.seq.ID] = it.n
+	}
+	if st.members > 0 {
+		for _, s := range d.engine.running {
+			if s.state == inStride {
+				given[s.ID] = 1
+			}
+		}
 	}
 	return given
 }
 
 // process takes the results of the oldest step in flight.
 func (d *driver) process() {
-	d.finish(&d.flight[0], func(s *Seq) { d.ended = append(d.ended, s.ID) })
-	d.flight = d.flight[1:]
+	d.finish(func(s *Seq) { d.ended = append(d.ended, s.ID) })
+	d.settleAll()
 }
 
 // run goes on until nothing is left to do.
 func (d *driver) run() {
 	for {
-		for len(d.flight) < 2 && len(d.schedule()) > 0 {
+		for !d.flight.full() && len(d.schedule()) > 0 {
 		}
-		if len(d.flight) == 0 {
+		if d.flight.n == 0 {
 			return
 		}
 		d.process()
@@ -161,7 +167,7 @@ func TestSteadyDecodeBlocks(t *testing.T) {
 			d.submit(prompt(i, i%c.families, 5030, 15, 128))
 		}
 		for range 12 {
-			for len(d.flight) < 2 {
+			for !d.flight.full() {
 				d.schedule()
 			}
 			d.process()
@@ -255,7 +261,7 @@ func TestPreemptionNearTheContextLimit(t *testing.T) {
 	d.submit(seqs...)
 	for len(d.engine.running) < 8 && d.stats.Preemptions == 0 {
 		d.schedule()
-		if len(d.flight) == 2 {
+		if d.flight.full() {
 			d.process()
 		}
 		checkPool(t, d)
@@ -358,11 +364,11 @@ func TestEngineInvariants(t *testing.T) {
 					next++
 				}
 			}
-			for len(d.flight) < 2 && len(d.schedule()) > 0 {
+			for !d.flight.full() && len(d.schedule()) > 0 {
 				checkPool(t, d)
 			}
 			require.LessOrEqual(t, len(d.engine.running), l.MaxNumSeqs)
-			if len(d.flight) > 0 {
+			if d.flight.n > 0 {
 				d.process()
 				checkPool(t, d)
 			}

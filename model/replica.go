@@ -14,23 +14,17 @@ type Replica struct {
 	slow   Ratio
 	jitter *jitter
 
-	steps    []step // ring of scheduled steps, oldest at first
-	first    int
-	inFlight int
 	lastEnd  simtime.Time // end of the latest scheduled step on the GPU
-
 	hostFree simtime.Time // until then the host is launching a step
 	pending  bool         // at hostFree it schedules another, whatever has ended
-
-	unseen   int // arrivals since the scheduler last looked at its input
-	gauges   Gauges
-	peak     Gauges
 	ahead    stretch
-	stepwise bool
-}
+	next     simtime.Time // as Next has it
 
-// maxDepth is the number of steps that can be in flight.
-const maxDepth = 2
+	unseen  int // arrivals since the scheduler last looked at its input
+	gauges  Gauges
+	peak    Gauges
+	skipped int64
+}
 
 // A Ratio is an exact factor on step times; the zero value is 1.
 type Ratio struct{ Num, Den int64 }
@@ -52,11 +46,7 @@ type Gauges struct {
 
 // NewReplica returns an idle replica with an empty cache.
 func NewReplica(l Limits, c CostModel) *Replica {
-	depth := 1
-	if l.AsyncScheduling {
-		depth = maxDepth
-	}
-	return &Replica{engine: newEngine(l), cost: c, steps: make([]step, depth)}
+	return &Replica{engine: newEngine(l), cost: c, next: simtime.Never}
 }
 
 // Limits are the engine's settings.
@@ -80,7 +70,10 @@ func (r *Replica) ResetPeak() { r.peak = r.gauges }
 
 // Stepwise makes the replica take every step by itself instead of passing over
 // steady ones: slower, with the same results. It is the reference for tests.
-func (r *Replica) Stepwise() { r.stepwise = true }
+func (r *Replica) Stepwise() { r.engine.stepwise = true }
+
+// Skipped is how many of Stats.Steps were passed over, not taken.
+func (r *Replica) Skipped() int64 { return r.skipped }
 
 // SetSpeed multiplies the duration of every step scheduled after now.
 func (r *Replica) SetSpeed(now simtime.Time, slow Ratio) {
@@ -100,24 +93,29 @@ func (r *Replica) Add(now simtime.Time, s *Seq) {
 	s.reset(now)
 	r.engine.waiting.pushBack(s)
 	r.unseen++
-	if r.inFlight == 0 {
+	if r.engine.flight.n == 0 {
 		r.fill(now)
 	} else if len(r.engine.running) < r.engine.MaxNumSeqs {
-		r.ahead = stretch{} // the scheduler will look at it when the next step ends
+		r.lookAhead(stretch{}) // the scheduler will look at it when the next step ends
 	}
 }
 
 // Next is when something other than a token of each running sequence next
 // happens: the host takes a step's results, or it has launched one and schedules
 // the next. It is Never in an idle replica. Add and Abort may bring it forward.
-func (r *Replica) Next() simtime.Time {
+func (r *Replica) Next() simtime.Time { return r.next }
+
+// lookAhead sets how far the replica can skip, and with it Next.
+func (r *Replica) lookAhead(s stretch) {
+	r.ahead = s
 	switch {
-	case r.inFlight == 0:
-		return simtime.Never
+	case r.engine.flight.n == 0:
+		r.next = simtime.Never
 	case r.pending:
-		return r.hostFree
+		r.next = r.hostFree
+	default:
+		r.next = max(r.end(s.steps), r.hostFree)
 	}
-	return max(r.end(r.ahead.steps), r.hostFree)
 }
 
 // Advance does what is due at Next: it takes the results of the step that has
@@ -129,12 +127,10 @@ func (r *Replica) Advance(done func(*Seq)) {
 		return
 	}
 	r.skip(r.ahead.steps)
-	st := &r.steps[r.first]
+	st := r.engine.flight.at(0)
 	st.end = max(st.end, r.hostFree) // as the host sees it
 	now := st.end
-	r.engine.finish(st, done)
-	r.first = (r.first + 1) % len(r.steps)
-	r.inFlight--
+	r.engine.finish(done)
 	r.refresh()
 	r.fill(now)
 }
@@ -148,22 +144,21 @@ func (r *Replica) fill(now simtime.Time) {
 }
 
 func (r *Replica) schedule(now simtime.Time) {
-	for r.pending = false; r.inFlight < len(r.steps); {
+	for r.pending = false; !r.engine.flight.full(); {
 		if now < r.hostFree {
 			r.pending = true
 			return
 		}
-		st := &r.steps[(r.first+r.inFlight)%len(r.steps)]
 		r.unseen = 0
-		if !r.engine.schedule(now, st) {
+		st := r.engine.schedule(now)
+		if st == nil {
 			return
 		}
 		start := max(now, r.lastEnd)
-		end := start + r.jitter.of(r.slow.of(r.cost.Step(st.work)))
-		r.hostFree = r.cost.launched(st.work, now, start, end)
+		end := start + r.jitter.of(r.slow.of(r.cost.Step(&st.work)))
+		r.hostFree = r.cost.launched(&st.work, now, start, end)
 		st.end = max(end, r.hostFree)
 		r.lastEnd = st.end
-		r.inFlight++
 	}
 }
 
@@ -235,10 +230,9 @@ func (r *Replica) Prime(prompt int, hashes []uint64) {
 	stats, log := r.engine.stats, r.engine.pool.log
 	r.engine.pool.log = nil
 	r.engine.waiting.pushBack(s)
-	var st step
 	for s.state != ended {
-		r.engine.schedule(0, &st)
-		r.engine.finish(&st, func(*Seq) {})
+		r.engine.schedule(0)
+		r.engine.finish(func(*Seq) {})
 	}
 	r.engine.stats, r.engine.pool.log = stats, log
 }
