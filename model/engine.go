@@ -200,13 +200,17 @@ func (e *engine) schedule(now simtime.Time) *step {
 
 func (e *engine) scheduleRunning(st *step) (budget int, preempted bool) {
 	budget = e.MaxBatchedTokens
-	if e.stride.calm > 0 && e.stride.n == len(e.running) && e.stride.n <= budget {
+	if e.stride.due > e.stride.formed+1 && e.stride.n == len(e.running) && e.stride.n <= budget {
 		e.takeStride(st)
 		return budget - st.members, false
 	}
 	i := 0
 	for ; i < len(e.running) && budget > 0; i++ {
 		s := e.running[i]
+		if e.strides(s) {
+			budget--
+			continue
+		}
 		e.settle(s)
 		n := e.next(s, budget)
 		if n == 0 {
@@ -652,7 +656,7 @@ func (e *engine) finish(done func(*Seq)) {
 func (e *engine) complete(st *step, done func(*Seq)) {
 	for i := 0; i < len(e.running); {
 		s := e.running[i]
-		if e.settle(s); s.Outputs < s.Output {
+		if !e.isComplete(s) {
 			i++
 			continue
 		}
@@ -671,6 +675,14 @@ func (e *engine) complete(st *step, done func(*Seq)) {
 			e.stride.done = min(e.stride.done, s.pace.done)
 		}
 	}
+}
+
+// isComplete reports whether a running sequence has its last token.
+func (e *engine) isComplete(s *Seq) bool {
+	if s.state == running {
+		return s.Outputs == s.Output
+	}
+	return s.pace.done <= e.stride.ended
 }
 
 // remove takes s out of the engine, whatever it is doing.

@@ -26,7 +26,7 @@ func (r *Replica) plan() {
 	}
 	w := Work{Decodes: e.stride.n, DecodeContext: e.stride.context, SharedContext: e.stride.shared}
 	// Whoever is complete before it needs a look is so with a step that has to be taken.
-	steps := min(e.stride.calm, e.stride.done-1-e.stride.ended)
+	steps := min(e.stride.due-1-e.stride.formed, e.stride.done-1-e.stride.ended)
 	r.lookAhead(stretch{steps: steps, cost: r.cost.Step(&w), slope: simtime.Time(w.Decodes) * r.cost.PerDecodeContext})
 }
 

@@ -17,17 +17,18 @@ type stride struct {
 	formed int          // number of the latest step scheduled
 	ended  int          // number of the latest step that has ended
 	last   simtime.Time // when it did
-	calm   int          // for how many further steps no sequence needs a look
+	due    int          // number of the first step before which a sequence needs a look
 	done   int          // number of the step with which the first sequence is complete, or before
 	// What the next step attends to, as Work counts it.
 	context, shared int64
 }
 
-// A pace is how far a sequence in stride has been settled.
+// A pace is where a sequence in stride is.
 type pace struct {
 	formed, ended int // its counters hold the stride's steps up to these
 	fin           int // number of the last step that it takes part in
 	done          int // number of the step that brings its last token: fin, or before it after a preemption
+	due           int // number of the step before which it needs a look
 }
 
 // settle brings the counters of a sequence that is or was in stride up to date.
@@ -58,16 +59,16 @@ func (e *engine) settleAll() {
 // joins reports whether s, which is to decode a token in the step being formed,
 // has it as one of the stride. Tokens that are seen as the first go by themselves.
 func (e *engine) joins(s *Seq) bool {
-	if s.state == inStride {
-		return true
+	if s.state != inStride {
+		if e.stepwise || s.computed < s.target || s.scheduled <= s.Hidden {
+			return false
+		}
+		formed := e.stride.formed
+		s.state = inStride
+		s.pace = pace{formed: formed, ended: formed, fin: formed + s.Output - s.scheduled, done: formed + s.Output - s.Outputs - e.underway(s)}
+		e.stride.n++
 	}
-	if e.stepwise || s.computed < s.target || s.scheduled <= s.Hidden {
-		return false
-	}
-	formed := e.stride.formed
-	s.state = inStride
-	s.pace = pace{formed: formed, ended: formed, fin: formed + s.Output - s.scheduled, done: formed + s.Output - s.Outputs - e.underway(s)}
-	e.stride.n++
+	s.pace.due = e.stride.formed + 2 + e.calm(s)
 	return true
 }
 
@@ -93,28 +94,30 @@ func (e *engine) drain(s *Seq) {
 	}
 }
 
+// strides reports whether s has its token of the step being formed without a
+// look at it.
+func (e *engine) strides(s *Seq) bool { return s.state == inStride && s.pace.due > e.stride.formed+1 }
+
 // takeStride makes the sequences in stride take part in the step.
 func (e *engine) takeStride(st *step) {
 	if e.stride.n == 0 {
 		return
 	}
 	e.stride.formed++
-	e.stride.calm--
 	e.stride.context += int64(e.stride.n)
 	st.number, st.members = e.stride.formed, e.stride.n
 }
 
 // look works out anew what the stride needs and when, after a change in it.
 func (e *engine) look() {
-	e.stride.calm, e.stride.done = math.MaxInt, math.MaxInt
+	e.stride.due, e.stride.done = math.MaxInt, math.MaxInt
 	var w Work
 	e.pool.newStep()
 	for _, s := range e.running {
-		e.settle(s)
 		switch s.state {
 		case inStride:
-			e.stride.calm = min(e.stride.calm, e.calm(s))
-			e.addDecode(&w, s, s.computed+1)
+			e.stride.due = min(e.stride.due, s.pace.due)
+			e.addDecode(&w, s, s.computed+e.stride.formed-s.pace.formed+1)
 			fallthrough
 		case drained:
 			e.stride.done = min(e.stride.done, s.pace.done)
@@ -123,10 +126,10 @@ func (e *engine) look() {
 	e.stride.context, e.stride.shared = w.DecodeContext, w.SharedContext
 }
 
-// calm is for how many further steps a sequence in stride needs no look: it has
-// more outputs to schedule, its last block has room, no block of it fills and no
-// state of it is dropped. The latter two happen when steps have ended, by now or
-// later.
+// calm is for how many steps after the one being formed a sequence, which is
+// settled up to the one before, needs no look: it has more outputs to schedule,
+// its last block has room, no block of it fills and no state of it is dropped.
+// The latter two happen when steps have ended, by now or later.
 func (e *engine) calm(s *Seq) int {
 	b := e.BlockTokens
 	n := min(s.Output-s.scheduled, len(s.attn)*b-s.computed)
@@ -136,7 +139,7 @@ func (e *engine) calm(s *Seq) int {
 	if e.PrefixCaching && s.cached < len(s.Hashes) {
 		n = min(n, (s.cached+1)*b-s.computed-1)
 	}
-	return n
+	return max(n-1, 0)
 }
 
 // endStride takes the stride's results of a step that has ended, and reports
@@ -169,7 +172,7 @@ func (e *engine) detach(s *Seq, leaves bool) {
 	}
 	if s.state == inStride {
 		e.stride.n--
-		e.stride.calm = 0
+		e.stride.due = 0
 	}
 	s.state = running
 }
@@ -181,7 +184,6 @@ func (e *engine) pass(n int, last simtime.Time) {
 	s.formed += n
 	s.ended += n
 	s.last = last
-	s.calm -= n
 	s.context += int64(n) * int64(s.n)
 	for i := range e.flight.n {
 		e.flight.at(i).number += n
@@ -193,7 +195,7 @@ func (e *engine) pass(n int, last simtime.Time) {
 // steady reports whether the stride is all there is: in the steps in flight, in
 // the batch, and in what the next step will be.
 func (e *engine) steady() bool {
-	if !e.flight.full() || e.stride.calm <= 0 || e.stride.n != len(e.running) || e.stride.n > e.MaxBatchedTokens ||
+	if !e.flight.full() || e.stride.due <= e.stride.formed+1 || e.stride.n != len(e.running) || e.stride.n > e.MaxBatchedTokens ||
 		e.waiting.len() > 0 && len(e.running) < e.MaxNumSeqs {
 		return false
 	}
