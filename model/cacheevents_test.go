@@ -39,7 +39,7 @@ func listen(r *Replica) *[]heard {
 
 func finishAll(r *Replica) {
 	for r.Next() != simtime.Never {
-		r.Advance(func(*Seq) {})
+		r.Advance(r.Next(), func(*Seq) {})
 	}
 }
 

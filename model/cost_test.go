@@ -73,7 +73,7 @@ func TestHostIsBusyLaunching(t *testing.T) {
 	ended := map[int]simtime.Time{}
 	for r.Next() != simtime.Never {
 		at := r.Next()
-		r.Advance(func(s *Seq) { ended[s.ID] = at })
+		r.Advance(r.Next(), func(s *Seq) { ended[s.ID] = at })
 	}
 	require.EqualValues(t, 200, seqs[0].First)
 	require.EqualValues(t, 200, seqs[1].First) // 60 + 31 tokens, but not before its launch
@@ -120,7 +120,7 @@ func TestHiddenToken(t *testing.T) {
 	s := Seq{Prompt: 10, Output: 40, Hidden: 1}
 	r.Add(0, &s)
 	for r.Next() != simtime.Never {
-		r.Advance(func(*Seq) {})
+		r.Advance(r.Next(), func(*Seq) {})
 	}
 	require.EqualValues(t, 10, s.First)
 	require.EqualValues(t, 15, s.Shown)
@@ -154,7 +154,7 @@ func TestNoiseDiffersByReplicaAndIsOffByDefault(t *testing.T) {
 		s := Seq{Prompt: 10, Output: 100}
 		r.Add(0, &s)
 		for r.Next() != simtime.Never {
-			r.Advance(func(*Seq) {})
+			r.Advance(r.Next(), func(*Seq) {})
 		}
 		return s.Last
 	}
@@ -198,7 +198,7 @@ func TestSkippingUnderTheFullCostModel(t *testing.T) {
 			var seqs []*Seq
 			for i, a := range arrivals {
 				for r.Next() < a.at {
-					r.Advance(func(*Seq) {})
+					r.Advance(r.Next(), func(*Seq) {})
 				}
 				s := prompt(i, a.family, 3200, a.own, a.output)
 				s.Hidden = a.hidden
@@ -206,7 +206,7 @@ func TestSkippingUnderTheFullCostModel(t *testing.T) {
 				seqs = append(seqs, s)
 			}
 			for r.Next() != simtime.Never {
-				r.Advance(func(*Seq) {})
+				r.Advance(r.Next(), func(*Seq) {})
 			}
 			for _, s := range seqs {
 				out = append(out, [4]simtime.Time{s.Scheduled, s.First, s.Shown, s.Last})

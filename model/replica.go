@@ -18,6 +18,7 @@ type Replica struct {
 	hostFree simtime.Time // until then the host is launching a step
 	pending  bool         // at hostFree it schedules another, whatever has ended
 	ahead    stretch
+	quiet    bool         // the step that ends after them completes nothing
 	next     simtime.Time // as Next has it
 
 	unseen  int // arrivals since the scheduler last looked at its input
@@ -100,35 +101,53 @@ func (r *Replica) Add(now simtime.Time, s *Seq) {
 	}
 }
 
-// Next is when something other than a token of each running sequence next
-// happens: the host takes a step's results, or it has launched one and schedules
-// the next. It is Never in an idle replica. Add and Abort may bring it forward.
+// Next is when a sequence may next be complete, or something else comes to light
+// that steps do beside giving tokens; nothing does before. It is Never in an idle
+// replica. Add and Abort may bring it forward, and Sync may put it off.
 func (r *Replica) Next() simtime.Time { return r.next }
 
 // lookAhead sets how far the replica can skip, and with it Next.
 func (r *Replica) lookAhead(s stretch) {
-	r.ahead = s
+	r.ahead, r.quiet = s, false
 	switch {
 	case r.engine.flight.n == 0:
 		r.next = simtime.Never
 	case r.pending:
 		r.next = r.hostFree
 	default:
-		r.next = max(r.end(s.steps), r.hostFree)
+		// Nobody outside can tell when a step has ended that completes nothing: it
+		// may be looked at together with the one after it.
+		last := s.steps
+		if r.quiet = r.engine.endsQuietly(s.steps); r.quiet {
+			last++
+		}
+		r.next = max(r.end(last), r.hostFree)
 	}
 }
 
-// Advance does what is due at Next: it takes the results of the step that has
-// ended, and of those before it, and schedules further ones. It calls done for
-// each sequence that is complete.
-func (r *Replica) Advance(done func(*Seq)) {
-	if r.pending {
-		r.fill(r.hostFree)
-		return
+// Advance does what is due at now, which is not after Next: it takes the results
+// of the steps that have ended, and schedules further ones. It calls done for each
+// sequence that is complete.
+func (r *Replica) Advance(now simtime.Time, done func(*Seq)) {
+	for r.quiet && r.next <= now {
+		r.skip(r.ahead.steps)
+		r.take(nil)
 	}
-	r.skip(r.ahead.steps)
+	switch {
+	case r.next > now: // what was taken has put it off
+	case r.pending:
+		r.fill(r.hostFree)
+	default:
+		r.skip(r.ahead.steps)
+		r.take(done)
+	}
+}
+
+// take takes the results of the step that has ended, when the host sees it, and
+// schedules further ones.
+func (r *Replica) take(done func(*Seq)) {
 	st := r.engine.flight.at(0)
-	st.end = max(st.end, r.hostFree) // as the host sees it
+	st.end = max(st.end, r.hostFree)
 	now := st.end
 	r.engine.finish(done)
 	r.refresh()

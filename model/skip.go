@@ -48,8 +48,18 @@ func (r *Replica) Sync(now simtime.Time) {
 	r.engine.settleAll()
 }
 
-// syncBefore passes over the steady steps that end before t.
+// syncBefore takes or passes over the steps that end before t and complete
+// nothing.
 func (r *Replica) syncBefore(t simtime.Time) {
+	r.skip(r.steadyBefore(t))
+	for r.quiet && r.ahead.steps == 0 && max(r.end(0), r.hostFree) < t {
+		r.take(nil)
+		r.skip(r.steadyBefore(t))
+	}
+}
+
+// steadyBefore is how many of the steady steps ahead end before t.
+func (r *Replica) steadyBefore(t simtime.Time) int {
 	low, high := 0, r.ahead.steps
 	for low < high {
 		mid := int(uint(low+high) >> 1)
@@ -59,7 +69,7 @@ func (r *Replica) syncBefore(t simtime.Time) {
 			high = mid
 		}
 	}
-	r.skip(low)
+	return low
 }
 
 // skip passes over the next n steady steps.

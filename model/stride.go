@@ -207,3 +207,21 @@ func (e *engine) steady() bool {
 	}
 	return true
 }
+
+// endsQuietly reports whether nobody outside can tell when the step in flight
+// ends that is the oldest after skip more: it completes no sequence.
+func (e *engine) endsQuietly(skip int) bool {
+	if e.stepwise || e.flight.n < 2 || e.pool.log != nil {
+		return false
+	}
+	st := e.flight.at(0)
+	if st.number > 0 && st.number+skip >= e.stride.done {
+		return false
+	}
+	for i := range st.items {
+		if it := &st.items[i]; it.emits && it.seq.Outputs+1 >= it.seq.Output {
+			return false
+		}
+	}
+	return true
+}

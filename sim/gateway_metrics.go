@@ -293,10 +293,9 @@ func (rep *replica) SetSpeed(now simtime.Time, slow model.Ratio) {
 }
 
 // Advance is the engine's, once it has been read.
-func (rep *replica) Advance(done func(*model.Seq)) {
-	now := rep.Next()
+func (rep *replica) Advance(now simtime.Time, done func(*model.Seq)) {
 	rep.read(now)
-	rep.Replica.Advance(func(s *model.Seq) {
+	rep.Replica.Advance(now, func(s *model.Seq) {
 		rep.meter.count(s)
 		done(s)
 	})

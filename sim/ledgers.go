@@ -165,6 +165,7 @@ func (l *ledgers) length(s workload.Segment) int {
 // compareLedgers counts the ledgers' disagreement, by replica.
 func (r *run) compareLedgers() []LedgerCount {
 	l := r.ledgers
+	r.sync()
 	counts := make([]LedgerCount, len(r.replicas))
 	entries := 0
 	for _, p := range r.gateways.processes {

@@ -211,7 +211,7 @@ func (r *run) stepEnd(rep *replica) {
 
 // takeStep takes the results of the replica's step that ends now.
 func (r *run) takeStep(rep *replica) {
-	rep.Advance(func(s *model.Seq) {
+	rep.Advance(r.now, func(s *model.Seq) {
 		q := s.Owner.(*request)
 		q.inEngine = false
 		rep.active--
@@ -230,6 +230,15 @@ func (r *run) undisturbed(rep *replica) bool {
 	}
 	next := event{at: at, kind: evStepEnd, id: rep.id}
 	return next.before(&r.queue[0])
+}
+
+// sync brings all engines up to now.
+func (r *run) sync() {
+	for _, rep := range r.replicas {
+		if rep.answers() {
+			rep.Sync(r.now)
+		}
+	}
 }
 
 // snapshot reads the gauges of all engines, as a scraper does.

@@ -234,6 +234,7 @@ func (r *run) handle(e event) {
 
 // finish sums the phase up.
 func (r *run) finish() *record.Phase {
+	r.sync()
 	var names []string
 	var known []*replica
 	for _, rep := range r.replicas {

@@ -359,7 +359,7 @@ func (c *Cluster) stepEnd(p *pod) {
 			call.heard, call.lastStep = s.Outputs, c.now
 		}
 	}
-	p.Advance(func(s *model.Seq) {
+	p.Advance(c.now, func(s *model.Seq) {
 		tell(s, finishLength)
 		p.metrics.finish(s, finishLength)
 	})
