@@ -155,7 +155,6 @@ func (c *client) fresh(lane, tenant int) *request {
 	} else {
 		r = new(request)
 	}
-	r.progress = progress{}
 	r.lane, r.tenant, r.serial = lane, tenant, c.serial+c.planned
 	r.prompt = r.prompt[:0]
 	r.seq.Prompt, r.seq.Outputs, r.seq.Cached = 0, 0, 0
@@ -202,8 +201,18 @@ func (c *client) drops() bool { return c.w.InFlightCap > 0 && c.inFlight >= c.w.
 // to it any more.
 func (c *client) recycle(q *request) {
 	if q.events == 0 && !q.aborted {
+		q.progress = progress{} // which would hold on to the cluster
 		c.free = append(c.free, q)
 	}
+}
+
+// spare are the requests for reuse that the load of another phase can have. Those of
+// a trace hold prompts that are not theirs alone.
+func (c *client) spare() []*request {
+	if c.trace != nil {
+		return nil
+	}
+	return c.free
 }
 
 // startLoad puts the first arrivals in the queue.

@@ -112,9 +112,14 @@ func (r *run) begins(serial int) error {
 	if r.scaler, err = newScaler(r.Setup); err != nil {
 		return err
 	}
+	var spare []*request
+	if r.client != nil {
+		spare = r.client.spare()
+	}
 	if r.client, err = newClient(r.Setup, arrivalContents, r.begin, serial); err != nil {
 		return err
 	}
+	r.client.free = spare
 	r.sharing = newSharing(r.Setup)
 	r.counters, r.index = r.gateways.counters(), r.gateways.indexStats(r.now)
 	r.pd = disaggregation{Prefills: make(map[string]int)}
