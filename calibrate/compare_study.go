@@ -177,7 +177,10 @@ func bandsOf(runs []*record.Phase) Bands {
 func allMetrics(runs []*record.Phase) []Metric {
 	var metrics []Metric
 	seen := map[string]bool{}
-	for _, p := range runs {
+	for i, p := range runs {
+		if i > 0 && sameMetrics(p, runs[i-1]) {
+			continue
+		}
 		for _, m := range Metrics(p) {
 			if !seen[m.Name] {
 				seen[m.Name] = true
@@ -224,9 +227,11 @@ func (p *PhaseComparison) Inside(metric string, slack float64) (inside, known bo
 }
 
 func (p *PhaseComparison) value(of *record.Phase, metric string) record.Float {
-	for _, m := range allMetrics(append([]*record.Phase{of}, p.Runs...)) {
-		if m.Name == metric {
-			return m.Value(of)
+	named := func(m Metric) bool { return m.Name == metric }
+	for _, known := range append([]*record.Phase{of}, p.Runs...) {
+		metrics := Metrics(known)
+		if i := slices.IndexFunc(metrics, named); i >= 0 {
+			return metrics[i].Value(of)
 		}
 	}
 	return record.Float{}

@@ -3,6 +3,9 @@
 package calibrate
 
 import (
+	"maps"
+	"slices"
+
 	"fleetsim/sim/record"
 )
 
@@ -65,11 +68,19 @@ func Metrics(p *record.Phase) []Metric {
 		}
 	}
 	for _, d := range p.RoutingCounterDeltas {
-		metrics = append(metrics, Metric{CounterName(d), func(p *record.Phase) record.Float {
-			return counter(p, CounterName(d))
-		}})
+		metrics = append(metrics, Metric{CounterName(d), func(p *record.Phase) record.Float { return counter(p, &d) }})
 	}
 	return metrics
+}
+
+// sameMetrics reports whether Metrics names the same figures for both.
+func sameMetrics(a, b *record.Phase) bool {
+	return slices.EqualFunc(a.Replicas, b.Replicas, func(a, b record.Replica) bool { return a.Name == b.Name }) &&
+		slices.EqualFunc(a.RoutingCounterDeltas, b.RoutingCounterDeltas, func(a, b record.CounterDelta) bool { return sameCounter(&a, &b) })
+}
+
+func sameCounter(a, b *record.CounterDelta) bool {
+	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels)
 }
 
 // CounterName is the counter with its labels in the order of their names.
@@ -83,12 +94,12 @@ func CounterName(d record.CounterDelta) string {
 
 // counter is by how much the counter moved: 0 when others were captured and
 // this did not move, absent when none were.
-func counter(p *record.Phase, name string) record.Float {
+func counter(p *record.Phase, which *record.CounterDelta) record.Float {
 	if p.RoutingCounterDeltas == nil {
 		return record.Float{}
 	}
-	for _, d := range p.RoutingCounterDeltas {
-		if CounterName(d) == name {
+	for i := range p.RoutingCounterDeltas {
+		if d := &p.RoutingCounterDeltas[i]; sameCounter(d, which) {
 			return record.Some(d.Delta)
 		}
 	}

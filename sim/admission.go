@@ -162,7 +162,7 @@ func (r *run) expectAdmission() {
 	if at := g.proxies.NextDeadline(); at != g.expected {
 		g.expected = at
 		if at != simtime.Never {
-			r.queue.push(event{at: at, kind: evAdmission})
+			r.schedule(at, evAdmission, 0)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,36 +9,97 @@ import (
 	"fleetsim/model/profiles"
 )
 
-// benchmark reports the cost of one request of the scenario.
+// A run's cost by what it is made of. Each benchmark reports it a request, so that
+// runs of different lengths compare; -count 10 and benchstat tell two versions
+// apart.
+
+// benchmark reports the cost of one request of hot90 with the overrides.
 func benchmark(b *testing.B, policy string, sets ...string) {
+	benchmarkSetup(b, Setup{Policy: policy}, sets...)
+}
+
+func benchmarkSetup(b *testing.B, s Setup, sets ...string) {
 	p, err := profiles.Load("qwen3.8-27b-fp8-l20")
 	require.NoError(b, err)
-	sc := load(b, sets...)
+	s.Scenario, s.Profile, s.Seed = load(b, sets...), p, 1
 	requests, steps, events := 0, 0, 0
-	b.ReportAllocs()
+	before := allocated()
 	for b.Loop() {
-		phase, err := Run(Setup{Scenario: sc, Profile: p, Policy: policy, Seed: 1})
+		phase, err := Run(s)
 		require.NoError(b, err)
 		requests += phase.Planned.Or(0)
 		steps += phase.Steps.Or(0)
 		events += phase.Events.Or(0)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(requests), "ns/request")
+	each := func(n float64) float64 { return n / float64(requests) }
+	b.ReportMetric(each(float64(b.Elapsed().Nanoseconds())), "ns/request")
 	b.ReportMetric(float64(requests)/b.Elapsed().Seconds(), "requests/s")
-	b.ReportMetric(float64(steps)/float64(requests), "steps/request")
-	b.ReportMetric(float64(events)/float64(requests), "events/request")
+	b.ReportMetric(each(float64(allocated()-before)), "B/request")
+	b.ReportMetric(each(float64(steps)), "steps/request")
+	b.ReportMetric(each(float64(events)), "events/request")
+	b.ReportMetric(0, "ns/op") // says nothing beside ns/request
 }
 
+// allocated is the bytes that have been allocated so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// Overrides of hot90.
+var (
+	coldStart = []string{"start.engine_cache=cold", "start.router_index=cold", "start.owners=[]", "start.spare={}"}
+	// The production study's load: unique prompts of about 518 tokens, 128 output
+	// tokens.
+	wave = append([]string{"workload.prompt.families=0", "workload.prompt.hot_fraction=0", "workload.prompt.body_repeat=30",
+		"workload.prompt.salt_tokens=0", "workload.prompt.salt_tokens_spread=0"}, coldStart...)
+	fleet64 = append([]string{"workload.requests=20000", "cluster.names=[]", "cluster.replicas=64", "workload.in_flight_cap=0",
+		"workload.arrivals.rate_per_second=51", "workload.prompt.families=1000", "workload.prompt.hot_fraction=0"}, coldStart...)
+	fleet1000 = append([]string{"workload.requests=20000", "cluster.names=[]", "cluster.replicas=1000", "workload.in_flight_cap=0",
+		"workload.arrivals.rate_per_second=800"}, coldStart...)
+)
+
+// of is the overrides with more of them.
+func of(sets []string, more ...string) []string {
+	return append(sets[:len(sets):len(sets)], more...)
+}
+
+// The study's 96 requests of about 5,047 tokens: most of it is building the cluster.
 func BenchmarkHot90PrefixCache(b *testing.B) { benchmark(b, "prefix-cache") }
 
-func BenchmarkHot90Long(b *testing.B) {
-	benchmark(b, "prefix-cache", "workload.requests=10000")
+func BenchmarkHot90Long(b *testing.B) { benchmark(b, "prefix-cache", "workload.requests=10000") }
+
+func BenchmarkWave(b *testing.B) {
+	benchmark(b, "least-request", of(wave, "workload.requests=10000")...)
 }
 
-// The production study's load on two replicas: unique prompts of about 518
-// tokens, 128 output tokens.
-func BenchmarkWave(b *testing.B) {
-	benchmark(b, "least-request", "workload.requests=10000", "workload.prompt.families=0", "workload.prompt.hot_fraction=0",
-		"workload.prompt.body_repeat=30", "workload.prompt.salt_tokens=0", "workload.prompt.salt_tokens_spread=0",
-		"start.engine_cache=cold", "start.router_index=cold", "start.owners=[]", "start.spare={}")
+// A request must not cost more, nor memory, because there are many of them.
+func BenchmarkWaveTenMillion(b *testing.B) {
+	if testing.Short() {
+		b.Skip("ten million requests take some ten seconds")
+	}
+	benchmarkSetup(b, Setup{Policy: "least-request", Sketch: true}, of(wave, "workload.requests=10000000")...)
+}
+
+func BenchmarkReplicas64PrefixCache(b *testing.B) { benchmark(b, "prefix-cache", fleet64...) }
+
+func BenchmarkReplicas1000LeastRequest(b *testing.B) { benchmark(b, "least-request", fleet1000...) }
+
+func BenchmarkReplicas1000PrefixCache(b *testing.B) { benchmark(b, "prefix-cache", fleet1000...) }
+
+// Prompts of 227 blocks that share nothing: the router's index is full after 881 of
+// them, and every further one takes the place of the oldest.
+func BenchmarkFullIndex(b *testing.B) {
+	benchmark(b, "prefix-cache", of(coldStart, "workload.requests=10000", "workload.arrivals.rate_per_second=0.5",
+		"workload.prompt.families=0", "workload.prompt.hot_fraction=0")...)
+}
+
+// A policy that reads engine metrics, which reach it at once or later.
+func BenchmarkMetrics(b *testing.B) {
+	for _, delay := range []string{"0s", "20ms"} {
+		b.Run("delay="+delay, func(b *testing.B) {
+			benchmark(b, "least-kv-cache", of(wave, "workload.requests=10000", "router.metrics_delay="+delay)...)
+		})
+	}
 }

@@ -35,7 +35,7 @@ func (r *run) dropEvents() {
 	old := slices.Clone(r.queue)
 	r.queue = r.queue[:0]
 	for _, e := range old {
-		if e.kind.ofCluster() {
+		if e.kind().ofCluster() {
 			r.queue.push(e)
 		}
 	}

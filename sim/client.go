@@ -11,10 +11,17 @@ import (
 	"fleetsim/workload"
 )
 
-// A request is one planned arrival on its way through the cluster.
+// A request is one planned arrival on its way through the cluster. It is used again
+// for a later arrival when it has ended.
 type request struct {
 	workload.Request
-	seq      model.Seq
+	seq    model.Seq
+	prompt workload.Prompt // the prompt and its answer, to be hashed by the engine
+	progress
+}
+
+// progress is how far a request has come: what begins anew with each arrival.
+type progress struct {
 	sent     simtime.Time // for the first time
 	asked    simtime.Time // when the current attempt was sent
 	attempts int
@@ -32,7 +39,6 @@ type request struct {
 	place    place // at the admission proxies
 	status   int   // HTTP status; 0 before an answer
 	err      string
-	prompt   workload.Prompt // the prompt and its answer, to be hashed by the engine
 
 	events  int  // in the queue
 	watched bool // one of them is evSilence
@@ -136,7 +142,8 @@ func (c *client) next(at simtime.Time, lane int) *request {
 	r := c.fresh(lane, tenant)
 	r.seq.Hidden = c.hiddenTokens(family)
 	r.prompt = c.prompts.Prompt(r.prompt, family, r.serial, repeat)
-	r.Request = workload.Request{Index: i, At: at, Tenant: name, Family: family, Prompt: r.prompt, Output: output}
+	r.Index, r.At, r.Tenant, r.Family, r.Session = i, at, name, family, ""
+	r.Prompt, r.Answer, r.Output = r.prompt, 0, output
 	return r
 }
 
@@ -148,8 +155,8 @@ func (c *client) fresh(lane, tenant int) *request {
 	} else {
 		r = new(request)
 	}
-	*r = request{seq: r.seq, lane: lane, tenant: tenant, serial: c.serial + c.planned,
-		prompt: r.prompt[:0]}
+	r.lane, r.tenant, r.serial = lane, tenant, c.serial+c.planned
+	r.prompt = r.prompt[:0]
 	r.seq.Prompt, r.seq.Outputs, r.seq.Cached = 0, 0, 0
 	r.seq.Scheduled, r.seq.First, r.seq.Shown = simtime.Never, simtime.Never, simtime.Never
 	r.cancels = c.cancel != nil && c.cancel.Float64() < c.w.Cancel.Fraction
@@ -194,8 +201,18 @@ func (c *client) drops() bool { return c.w.InFlightCap > 0 && c.inFlight >= c.w.
 // to it any more.
 func (c *client) recycle(q *request) {
 	if q.events == 0 && !q.aborted {
+		q.progress = progress{} // which would hold on to the cluster
 		c.free = append(c.free, q)
 	}
+}
+
+// spare are the requests for reuse that the load of another phase can have. Those of
+// a trace hold prompts that are not theirs alone.
+func (c *client) spare() []*request {
+	if c.trace != nil {
+		return nil
+	}
+	return c.free
 }
 
 // startLoad puts the first arrivals in the queue.

@@ -57,7 +57,7 @@ func TestCountsOfADisaggregatedRequest(t *testing.T) {
 	require.NoError(t, err)
 	r.start()
 	at := func(us simtime.Time) [2]int {
-		for len(r.queue) > 0 && r.queue[0].at <= us*simtime.Microsecond {
+		for r.upcoming() <= us*simtime.Microsecond {
 			r.step()
 		}
 		return [2]int{r.gateways.running(0), r.gateways.running(1)}

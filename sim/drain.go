@@ -14,8 +14,8 @@ import (
 // grace period includes the preStop hook.
 func (r *run) planDrain(rep *replica) {
 	d := &r.Scenario.Drain
-	r.queue.push(event{at: r.now + min(d.PreStop.Time, d.GracePeriod.Time), kind: evTerminate, id: rep.id})
-	r.queue.push(event{at: r.now + d.GracePeriod.Time, kind: evKill, id: rep.id})
+	r.schedule(r.now+min(d.PreStop.Time, d.GracePeriod.Time), evTerminate, rep.id)
+	r.schedule(r.now+d.GracePeriod.Time, evKill, rep.id)
 }
 
 // terminate is SIGTERM: with a shutdown timeout the engine takes nothing new
@@ -27,7 +27,7 @@ func (r *run) terminate(rep *replica) {
 		return
 	}
 	rep.state = closing
-	r.queue.push(event{at: r.now + timeout, kind: evShutdown, id: rep.id})
+	r.schedule(r.now+timeout, evShutdown, rep.id)
 	r.exitIfDrained(rep)
 }
 
@@ -61,7 +61,8 @@ func (r *run) stop(rep *replica, to engineState, f fate) {
 		rep.Sync(r.now)
 		rep.Unfinished(func(s *model.Seq) { r.orphan(s.Owner.(*request), f) })
 	}
-	rep.state, rep.active, rep.expected = to, 0, simtime.Never
+	rep.state, rep.active = to, 0
+	r.ends.set(rep.id, simtime.Never)
 }
 
 // orphan is a request whose engine has ended.

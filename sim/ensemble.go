@@ -40,9 +40,10 @@ func RunAll(ctx context.Context, setups []Setup, workers int, done func()) ([]*r
 	var wg sync.WaitGroup
 	for range min(workers, len(chains)) {
 		wg.Go(func() {
+			var spare []*request // of the runs before
 			for i := int(next.Add(1)) - 1; i < len(chains) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				first := chains[i].first
-				if err := runChain(ctx, setups[first:chains[i].end], func(k int, p *record.Phase) { finished(first+k, p) }); err != nil {
+				if err := runChain(ctx, setups[first:chains[i].end], &spare, func(k int, p *record.Phase) { finished(first+k, p) }); err != nil {
 					cancel(err)
 					return
 				}
@@ -72,12 +73,14 @@ func chainsOf(setups []Setup) ([]chain, error) {
 	return chains, nil
 }
 
-// runChain runs setups one after the other in one cluster, until ctx ends.
-func runChain(ctx context.Context, setups []Setup, done func(int, *record.Phase)) error {
+// runChain runs setups one after the other in one cluster, until ctx ends. It uses
+// spare requests, and leaves those that it has no use for any more.
+func runChain(ctx context.Context, setups []Setup, spare *[]*request, done func(int, *record.Phase)) error {
 	r, err := newRun(setups[0])
 	if err != nil {
 		return err
 	}
+	r.client.free = *spare
 	for i := 0; i < len(setups) && ctx.Err() == nil; i++ {
 		if i > 0 {
 			if err := r.goOn(setups[i]); err != nil {
@@ -90,5 +93,6 @@ func runChain(ctx context.Context, setups []Setup, done func(int, *record.Phase)
 		}
 		done(i, phase)
 	}
+	*spare = r.client.spare()
 	return nil
 }

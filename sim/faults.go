@@ -12,10 +12,10 @@ import (
 // planFaults puts the scenario's faults and its rolling update in the queue.
 func (r *run) planFaults() {
 	for i := range r.Scenario.Faults {
-		r.queue.push(event{at: r.begin + r.Scenario.Faults[i].At.Time, kind: evFault, id: i})
+		r.schedule(r.begin+r.Scenario.Faults[i].At.Time, evFault, i)
 	}
 	if ro := r.Scenario.Rollout; ro.At.Time > 0 {
-		r.queue.push(event{at: r.begin + ro.At.Time, kind: evRollout})
+		r.schedule(r.begin+ro.At.Time, evRollout, 0)
 	}
 }
 
@@ -84,7 +84,7 @@ func (r *run) slowDown(rep *replica, f *scenario.Fault) {
 	rep.slowUntil = 0
 	if f.Duration.Time > 0 {
 		rep.slowUntil = r.now + f.Duration.Time
-		r.queue.push(event{at: rep.slowUntil, kind: evRecovery, id: rep.id})
+		r.schedule(rep.slowUntil, evRecovery, rep.id)
 	}
 }
 

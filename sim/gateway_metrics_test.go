@@ -104,7 +104,7 @@ func TestAveragesAndExtras(t *testing.T) {
 	r, err := newRun(Setup{Scenario: sc, Profile: plain(t), Policy: "spy"})
 	require.NoError(t, err)
 	r.start()
-	for r.queue[0].at <= 30*simtime.Millisecond {
+	for r.upcoming() <= 30*simtime.Millisecond {
 		r.step()
 	}
 	p := r.gateways.processes[0]

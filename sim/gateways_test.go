@@ -207,7 +207,7 @@ func TestSharedCounts(t *testing.T) {
 	own, other := g.processes[0], g.processes[1]
 	ms := func(n int) simtime.Time { return simtime.Time(n) * simtime.Millisecond }
 	request := func(p *gateway) *request {
-		return &request{routing: routing{gateway: p, chosen: true}}
+		return &request{progress: progress{routing: routing{gateway: p, chosen: true}}}
 	}
 	seen := func(at int) int {
 		g.share(ms(at), own)

@@ -65,7 +65,7 @@ func (r *run) publish(at simtime.Time, m kvMessage) {
 		kv.underWay = make(map[int]kvMessage)
 	}
 	kv.underWay[kv.sent] = m
-	r.queue.push(event{at: at + r.Scenario.Router.KVEventDelay.Time, kind: evKVEvents, id: kv.sent})
+	r.schedule(at+r.Scenario.Router.KVEventDelay.Time, evKVEvents, kv.sent)
 	kv.sent++
 }
 

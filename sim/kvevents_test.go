@@ -126,7 +126,7 @@ func TestWhenEventsAreHeard(t *testing.T) {
 	require.NoError(t, err)
 	r.start()
 	entries := func(at simtime.Time) int {
-		for r.queue[0].at <= at {
+		for r.upcoming() <= at {
 			r.step()
 		}
 		return r.gateways.processes[0].IndexStats(at).Entries

@@ -31,7 +31,7 @@ func (r *run) follow(events []lifecycle.Event) {
 	}
 	if at, id := r.deployment.Next(); at != r.expected {
 		if r.expected = at; at != simtime.Never {
-			r.queue.push(event{at: at, kind: evLifecycle, id: id})
+			r.schedule(at, evLifecycle, id)
 		}
 	}
 	if r.scaling != nil {
@@ -69,7 +69,7 @@ func (r *run) list(rep *replica, listed bool) {
 	rep.listed = listed
 	r.endpoints = append(r.endpoints, endpointChange{rep, listed})
 	// Changes of one instant reach the gateway in their order.
-	r.queue.push(event{at: r.now + r.Scenario.Router.EndpointDelay.Time, kind: evEndpoint, id: len(r.endpoints) - 1})
+	r.schedule(r.now+r.Scenario.Router.EndpointDelay.Time, evEndpoint, len(r.endpoints)-1)
 }
 
 // endpoint is the gateway hearing of a change.

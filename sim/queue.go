@@ -47,20 +47,25 @@ func (k kind) ofCluster() bool {
 
 // An event is something that will happen.
 type event struct {
-	at   simtime.Time
-	kind kind
-	id   int // the order among equals: a request's, a replica's or a list's index
-	req  *request
+	at    simtime.Time
+	order uint64   // among those of one instant: by kind, and then by id
+	req   *request // nil: it is no request's
 }
 
+// idBits are those of an event's order that hold its id: a request's, a replica's or
+// a list's index.
+const idBits = 56
+
+func newEvent(at simtime.Time, k kind, id int, req *request) event {
+	return event{at: at, order: uint64(k)<<idBits | uint64(id), req: req}
+}
+
+func (e *event) kind() kind { return kind(e.order >> idBits) }
+
+func (e *event) id() int { return int(e.order & (1<<idBits - 1)) }
+
 func (e *event) before(o *event) bool {
-	if e.at != o.at {
-		return e.at < o.at
-	}
-	if e.kind != o.kind {
-		return e.kind < o.kind
-	}
-	return e.id < o.id
+	return e.at < o.at || e.at == o.at && e.order < o.order
 }
 
 // eventQueue is a 4-ary heap: shallower than a binary one, and a node's
@@ -115,4 +120,63 @@ func (q eventQueue) sink(e event) {
 		i = least
 	}
 	q[i] = e
+}
+
+// stepEnds is when the next step of each replica ends, as a tournament: a binary
+// tree whose leaves are the replicas and whose every other node is the earlier of
+// its two children, the left one of equals. A replica's time changes at every step,
+// often to an earlier one, which a heap would leave the old event for.
+type stepEnds struct {
+	nodes  []stepEndOf // nodes[1] is the root, the second half the leaves
+	leaves int         // a power of two
+}
+
+type stepEndOf struct {
+	at      simtime.Time // Never: no step is under way
+	replica int
+}
+
+// newStepEnds has room for replicas 0 to n-1, at least one, and more later.
+func newStepEnds(n int) stepEnds {
+	s := stepEnds{leaves: 1}
+	for s.leaves < n {
+		s.leaves *= 2
+	}
+	s.nodes = make([]stepEndOf, 2*s.leaves)
+	for i := range s.nodes {
+		s.nodes[i] = stepEndOf{at: simtime.Never, replica: max(i-s.leaves, 0)}
+	}
+	return s
+}
+
+// first is the earliest; at Never it is of no replica.
+func (s *stepEnds) first() stepEndOf { return s.nodes[1] }
+
+// set makes at the end of the replica's next step.
+func (s *stepEnds) set(replica int, at simtime.Time) {
+	if replica >= s.leaves {
+		s.grow(replica + 1)
+	}
+	i := s.leaves + replica
+	s.nodes[i].at = at
+	for i > 1 {
+		i /= 2
+		winner := s.nodes[2*i]
+		if right := s.nodes[2*i+1]; right.at < winner.at {
+			winner = right
+		}
+		if s.nodes[i] == winner {
+			return // and so everywhere above
+		}
+		s.nodes[i] = winner
+	}
+}
+
+// grow makes room for n replicas.
+func (s *stepEnds) grow(n int) {
+	old := s.nodes[s.leaves:]
+	*s = newStepEnds(n)
+	for _, end := range old {
+		s.set(end.replica, end.at)
+	}
 }

@@ -31,6 +31,10 @@ func newRecorder(s Setup, begin simtime.Time) recorder {
 	if s.Sketch {
 		summary = record.NewSketch(bounds)
 	}
+	if w := &s.Scenario.Workload; w.Requests > 0 {
+		const most = 1 << 16 // a plan may be cut short by its duration
+		summary.Expect(min(w.Requests/max(len(w.Tenants), 1)+1, most))
+	}
 	return recorder{phase: phase, slo: bounds, begin: begin, last: begin,
 		overhead: s.Profile.ResponseOverhead, each: s.Each, summary: summary}
 }
@@ -52,9 +56,6 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 	out.ErrorCategory = q.err
 	if q.replica != nil {
 		out.Replica = q.replica.name
-		out.MatchPercent = record.Some(q.routing.choice.MatchPercent)
-		out.Selection = q.routing.choice.Selection
-		out.Imbalanced = record.Some(q.routing.choice.Imbalanced)
 	}
 	if q.status != 0 {
 		out.HTTPStatus = record.Some(q.status)
@@ -69,8 +70,27 @@ func (rc *recorder) ended(q *request, now simtime.Time) {
 	default:
 		out.Result = record.Error
 	}
-	out.Good = record.Some(rc.slo.Good(out))
+	if rc.each != nil {
+		rc.detail(out, q)
+	}
 	rc.tell()
+}
+
+// detail adds what the summary does not ask for.
+func (rc *recorder) detail(out *record.Request, q *request) {
+	out.Good = record.Some(rc.slo.Good(out))
+	if q.replica != nil {
+		out.MatchPercent = record.Some(q.routing.choice.MatchPercent)
+		out.Selection = q.routing.choice.Selection
+		out.Imbalanced = record.Some(q.routing.choice.Imbalanced)
+	}
+	if q.status != 200 {
+		return
+	}
+	out.CachedTokens = record.Some(q.cached())
+	if q.seq.Scheduled != simtime.Never {
+		out.QueueSeconds = seconds(q.waited())
+	}
 }
 
 // stream adds what the client saw of the answer until now. A token that was on
@@ -82,10 +102,6 @@ func (rc *recorder) stream(out *record.Request, q *request, now simtime.Time) {
 		out.Result = record.Failed
 	}
 	out.OutputTokens = record.Some(s.Outputs)
-	out.CachedTokens = record.Some(q.cached())
-	if s.Scheduled != simtime.Never {
-		out.QueueSeconds = seconds(q.waited())
-	}
 	if s.Shown != simtime.Never && s.Shown+rc.overhead <= now {
 		out.TTFT = seconds(s.Shown + rc.overhead - q.sent)
 	}
@@ -99,10 +115,9 @@ func (rc *recorder) stream(out *record.Request, q *request, now simtime.Time) {
 // describe begins the record of q.
 func (rc *recorder) describe(q *request) *record.Request {
 	out := &rc.out
-	*out = record.Request{
-		Phase: rc.phase, Tenant: q.Tenant, Index: record.Some(q.Index),
-		RequestedOutput: record.Some(q.Output), Started: seconds(q.sent - rc.begin),
-	}
+	*out = record.Request{}
+	out.Phase, out.Tenant, out.Index = rc.phase, q.Tenant, record.Some(q.Index)
+	out.RequestedOutput, out.Started = record.Some(q.Output), seconds(q.sent-rc.begin)
 	if q.Family >= 0 {
 		out.Family = record.Some(q.Family)
 	}

@@ -35,7 +35,6 @@ type replica struct {
 	scrapes       *probe // of Prometheus; nil: there is none
 	watched       bool   // the engine publishes its cache events
 
-	expected  simtime.Time // of the step end that is in the queue; Never: none
 	slowUntil simtime.Time // end of the slowness at work; 0: none
 	speed     model.Ratio
 
@@ -48,7 +47,7 @@ type replica struct {
 
 // newReplica adds the replica with the next ID, its engine not running.
 func (r *run) newReplica(id int) *replica {
-	rep := &replica{id: id, name: r.replicaName(id), expected: simtime.Never}
+	rep := &replica{id: id, name: r.replicaName(id)}
 	rep.role, rep.roleSet = r.role(id)
 	r.replicas = append(r.replicas, rep)
 	r.boot(rep)
@@ -183,28 +182,11 @@ func (r *run) hang(q *request, status int, why string) {
 	}
 }
 
-// expect puts the replica's next step end in the queue, unless it is there. An
-// earlier event for a later end stays and is passed over when its time comes.
-func (r *run) expect(rep *replica) {
-	if at := rep.Next(); at != rep.expected {
-		rep.expected = at
-		if at != simtime.Never {
-			r.queue.push(event{at: at, kind: evStepEnd, id: rep.id})
-		}
-	}
-}
+// expect notes when the replica's next step ends.
+func (r *run) expect(rep *replica) { r.ends.set(rep.id, rep.Next()) }
 
 func (r *run) stepEnd(rep *replica) {
-	if rep.expected != r.now {
-		return
-	}
-	rep.expected = simtime.Never // the next may be due at this very instant
 	r.takeStep(rep)
-	for r.undisturbed(rep) {
-		r.now = rep.Next()
-		r.events++
-		r.takeStep(rep)
-	}
 	r.expect(rep)
 	r.exitIfDrained(rep)
 }
@@ -219,17 +201,6 @@ func (r *run) takeStep(rep *replica) {
 			r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
 		}
 	})
-}
-
-// undisturbed reports whether the replica's next step end is what would come out
-// of the queue next, so that it need not go in.
-func (r *run) undisturbed(rep *replica) bool {
-	at := rep.Next()
-	if at == simtime.Never || rep.state == closing || r.client.live == 0 || len(r.queue) == 0 {
-		return false
-	}
-	next := event{at: at, kind: evStepEnd, id: rep.id}
-	return next.before(&r.queue[0])
 }
 
 // sync brings all engines up to now.
@@ -265,7 +236,7 @@ func (r *run) snapshot() {
 			r.Sample(s)
 		}
 	}
-	r.queue.push(event{at: r.now + r.Scenario.Observe.SnapshotInterval.Time, kind: evSnapshot})
+	r.schedule(r.now+r.Scenario.Observe.SnapshotInterval.Time, evSnapshot, 0)
 }
 
 // answers reports whether the engine's metrics can be read.

@@ -25,6 +25,7 @@ type run struct {
 	Setup
 	now   simtime.Time
 	queue eventQueue
+	ends  stepEnds
 
 	gateways   *gateways
 	kvEvents   kvEvents
@@ -84,6 +85,7 @@ func (r *run) build() error {
 		return err
 	}
 	sc := r.Scenario
+	r.ends = newStepEnds(sc.Cluster.Replicas)
 	r.deployment, err = lifecycle.New(lifecycle.Config{
 		Replicas: sc.Cluster.Replicas, GPUs: sc.Cluster.GPUs, Stages: sc.Lifecycle,
 		MaxSurge: sc.Rollout.MaxSurge, MaxUnavailable: sc.Rollout.MaxUnavailable,
@@ -110,9 +112,14 @@ func (r *run) begins(serial int) error {
 	if r.scaler, err = newScaler(r.Setup); err != nil {
 		return err
 	}
+	var spare []*request
+	if r.client != nil {
+		spare = r.client.spare()
+	}
 	if r.client, err = newClient(r.Setup, arrivalContents, r.begin, serial); err != nil {
 		return err
 	}
+	r.client.free = spare
 	r.sharing = newSharing(r.Setup)
 	r.counters, r.index = r.gateways.counters(), r.gateways.indexStats(r.now)
 	r.pd = disaggregation{Prefills: make(map[string]int)}
@@ -147,7 +154,7 @@ func (r *run) start() {
 	r.startScaling()
 	r.planFaults()
 	r.startLoad()
-	r.queue.push(event{at: r.begin + r.Scenario.Observe.SnapshotOffset.Time, kind: evSnapshot})
+	r.schedule(r.begin+r.Scenario.Observe.SnapshotOffset.Time, evSnapshot, 0)
 }
 
 // over reports whether every arrival has ended and the load's own time is over:
@@ -156,14 +163,31 @@ func (r *run) over() bool {
 	if r.err != nil {
 		return true
 	}
-	return r.client.live == 0 && (len(r.queue) == 0 || r.queue[0].at > r.client.end())
+	return r.client.live == 0 && r.upcoming() > r.client.end()
 }
 
-// step takes the next event from the queue.
+// upcoming is when something next happens; Never if nothing will.
+func (r *run) upcoming() simtime.Time {
+	at := r.ends.first().at
+	if len(r.queue) > 0 {
+		at = min(at, r.queue[0].at)
+	}
+	return at
+}
+
+// step takes what happens next: an event of the queue or the end of an engine's step.
 func (r *run) step() {
+	r.events++
+	if end := r.ends.first(); end.at != simtime.Never {
+		next := newEvent(end.at, evStepEnd, end.replica, nil)
+		if len(r.queue) == 0 || next.before(&r.queue[0]) {
+			r.now = end.at
+			r.stepEnd(r.replicas[end.replica])
+			return
+		}
+	}
 	e := r.queue.pop()
 	r.now = e.at
-	r.events++
 	if q := e.req; q != nil {
 		q.events--
 		if q.ended {
@@ -177,11 +201,16 @@ func (r *run) step() {
 // push puts an event of the request in the queue.
 func (r *run) push(at simtime.Time, k kind, q *request) {
 	q.events++
-	r.queue.push(event{at: at, kind: k, id: q.Index, req: q})
+	r.queue.push(newEvent(at, k, q.Index, q))
+}
+
+// schedule puts any other event in the queue.
+func (r *run) schedule(at simtime.Time, k kind, id int) {
+	r.queue.push(newEvent(at, k, id, nil))
 }
 
 func (r *run) handle(e event) {
-	switch e.kind {
+	switch e.kind() {
 	case evStreamEnd:
 		r.streamEnd(e.req)
 	case evAdmission:
@@ -189,7 +218,7 @@ func (r *run) handle(e event) {
 	case evLifecycle:
 		r.nextStage()
 	case evEndpoint:
-		r.endpoint(r.endpoints[e.id])
+		r.endpoint(r.endpoints[e.id()])
 	case evArrival:
 		r.arrive(e.req)
 	case evRetry:
@@ -199,31 +228,29 @@ func (r *run) handle(e event) {
 	case evForward:
 		r.forward(e.req)
 	case evKVEvents:
-		r.hearKV(e.id)
+		r.hearKV(e.id())
 	case evDeliver:
 		r.deliver(e.req)
 	case evPrefillTimeout:
 		r.prefillTimesOut(e.req)
-	case evStepEnd:
-		r.stepEnd(r.replicas[e.id])
 	case evSilence:
 		r.silence(e.req)
 	case evCancel:
 		r.cancel(e.req)
 	case evFault:
-		r.fault(e.id)
+		r.fault(e.id())
 	case evRecovery:
-		r.speedUp(r.replicas[e.id])
+		r.speedUp(r.replicas[e.id()])
 	case evTerminate:
-		r.terminate(r.replicas[e.id])
+		r.terminate(r.replicas[e.id()])
 	case evShutdown, evKill:
-		r.exit(r.replicas[e.id], cut)
+		r.exit(r.replicas[e.id()], cut)
 	case evRollout:
 		r.follow(r.deployment.Rollout(r.now))
 	case evScrape:
 		r.scrape()
 	case evPreScale:
-		r.preScale(e.id)
+		r.preScale(e.id())
 	case evReconcile:
 		r.reconcileLater()
 		r.reconcile()

@@ -76,21 +76,21 @@ func (r *run) startScaling() {
 	}
 	r.reconcileLater()
 	if r.scaler.pipeline.NextScrape() != simtime.Never {
-		r.queue.push(event{at: r.begin, kind: evScrape})
+		r.schedule(r.begin, evScrape, 0)
 	}
 	for i, p := range sc.Autoscale.PreScale {
-		r.queue.push(event{at: r.begin + p.At.Time, kind: evPreScale, id: i})
+		r.schedule(r.begin+p.At.Time, evPreScale, i)
 	}
 }
 
 func (r *run) reconcileLater() {
-	r.queue.push(event{at: r.now + r.scaler.interval, kind: evReconcile})
+	r.schedule(r.now+r.scaler.interval, evReconcile, 0)
 }
 
 // scrape reads the metrics of all pods.
 func (r *run) scrape() {
 	r.scaler.pipeline.Scrape(r.now, r.podSamples())
-	r.queue.push(event{at: r.scaler.pipeline.NextScrape(), kind: evScrape})
+	r.schedule(r.scaler.pipeline.NextScrape(), evScrape, 0)
 }
 
 // preScale changes the minimum. The controller hears of the changed object and

@@ -122,8 +122,9 @@ type Band struct {
 
 // BandOf is the band of values, in any order; absent over nothing.
 func BandOf(values []float64) Band {
-	sorted := slices.Sorted(slices.Values(values))
-	return Band{P5: Quantile(sorted, 0.05), P50: Quantile(sorted, 0.50), P95: Quantile(sorted, 0.95)}
+	settled := slices.Clone(values)
+	settle(settled, 0.05, 0.50, 0.95)
+	return Band{P5: Quantile(settled, 0.05), P50: Quantile(settled, 0.50), P95: Quantile(settled, 0.95)}
 }
 
 // Holds reports whether v lies within the band widened by slack, a share of each

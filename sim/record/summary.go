@@ -47,6 +47,7 @@ func Summarize(reqs []Request, slo SLO, meta Meta) Phase {
 type Summary struct {
 	slo         SLO
 	sketched    bool
+	expected    int // records of each tenant; 0: unknown
 	records     int
 	first, last float64 // start and end of the span on record, in seconds
 	tenants     ordered[string, tally]
@@ -88,12 +89,23 @@ func NewSketch(slo SLO) *Summary {
 	return s
 }
 
+// Expect makes room for that many records of each tenant.
+func (s *Summary) Expect(records int) {
+	if !s.sketched {
+		s.expected = records
+	}
+}
+
 // Add takes a record. It does not keep r.
 func (s *Summary) Add(r *Request) {
 	place := s.records
 	s.records++
 	outcome := r.Outcome()
-	s.tenants.at(r.Tenant).add(r, outcome, s.slo, s.sketched)
+	t := s.tenants.at(r.Tenant)
+	if t.success == 0 && outcome == Success {
+		t.expect(s.expected)
+	}
+	t.add(r, outcome, s.slo, s.sketched)
 	f, inFamily := r.Family.Get()
 	if inFamily {
 		s.families.at(f).add(r, outcome, s.sketched)
@@ -134,10 +146,7 @@ func (c *familyCount) add(r *Request, place int) {
 
 // Phase is the record of what was added.
 func (s *Summary) Phase(meta Meta) Phase {
-	var all tally
-	for i := range s.tenants.values {
-		all.merge(&s.tenants.values[i])
-	}
+	all := s.all()
 	elapsed := meta.Elapsed
 	if !elapsed.Valid() {
 		elapsed = Some(s.last - s.first) // absent when nothing says when: -Inf
@@ -178,6 +187,18 @@ func (s *Summary) Phase(meta Meta) Phase {
 	return p
 }
 
+// all is what was added of all tenants together.
+func (s *Summary) all() *tally {
+	if len(s.tenants.values) == 1 {
+		return &s.tenants.values[0]
+	}
+	all := &tally{}
+	for i := range s.tenants.values {
+		all.merge(&s.tenants.values[i])
+	}
+	return all
+}
+
 // A tally counts requests and collects the times of the successes among them.
 type tally struct {
 	success, dropped, rejected, failed, good int
@@ -214,6 +235,13 @@ func (t *tally) merge(o *tally) {
 	}
 	for _, c := range o.categories {
 		t.categories = t.categories.plus(c.Name, c.N)
+	}
+}
+
+// expect makes room for the times of n successes.
+func (t *tally) expect(n int) {
+	for _, times := range [...]*times{&t.ttft, &t.tpot, &t.e2e} {
+		times.values = slices.Grow(times.values, n)
 	}
 }
 

@@ -107,10 +107,9 @@ func (s *sketch) quantile(q float64) Float {
 	if s.n == 0 {
 		return Float{}
 	}
-	position := float64(s.n-1) * q
-	below := math.Floor(position)
-	low, high := s.at(int(below)), s.at(min(int(below)+1, s.n-1))
-	return Some(low + (position-below)*(high-low))
+	at, below := position(s.n, q)
+	low, high := s.at(below), s.at(min(below+1, s.n-1))
+	return Some(low + (at-float64(below))*(high-low))
 }
 
 // at is the i-th value in order, counted from 0.
