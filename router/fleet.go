@@ -110,7 +110,8 @@ type fleet struct {
 	roster
 	pods   []Pod
 	levels []level // that have a pod, by count
-	unused []slotSet
+	sets   []uint64
+	unused []int32 // sets that no level has; they are empty
 	// Sums over the pods of the counts and of their squares. Go's integers wrap, so
 	// they are right again whenever the sums that belong to the counts fit.
 	sum, squares int
@@ -119,21 +120,20 @@ type fleet struct {
 // A level is the pods with one in-flight count.
 type level struct {
 	count int
-	pods  slotSet
-	size  int // number of pods
+	size  int32 // number of pods
+	set   int32 // number of their set
 }
 
 // reset makes the fleet that of a list, which it goes on to refer to.
 func (f *fleet) reset(pods []Pod) {
 	f.enrol(pods)
 	f.pods = pods
-	f.levels, f.unused = f.levels[:0], f.unused[:0]
+	f.levels, f.sets, f.unused = f.levels[:0], f.sets[:0], f.unused[:0]
 	f.sum, f.squares = 0, 0
 	for i := range pods {
 		n := pods[i].Running
 		f.sum, f.squares = f.sum+n, f.squares+n*n
-		at, found := f.search(n)
-		f.join(at, found, n, f.slots[i])
+		f.join(f.search(n), n, f.slots[i])
 	}
 }
 
@@ -145,22 +145,34 @@ func (f *fleet) count(i, n int) {
 	}
 	f.pods[i].Running = n
 	f.sum, f.squares = f.sum+n-old, f.squares+n*n-old*old
-	from, _ := f.search(old)
-	at, found := f.search(n)
-	if f.levels[from].size == 1 && !found && (at == from || at == from+1) {
-		f.levels[from].count = n // the pod takes its level along
+
+	// Counts change by one, mostly, so the level to go to is next to this one.
+	from := f.search(old)
+	to := from
+	for to < len(f.levels) && f.levels[to].count < n {
+		to++
+	}
+	for to > 0 && f.levels[to-1].count >= n {
+		to--
+	}
+	if l := &f.levels[from]; l.size == 1 && (to == from || to == from+1) && !f.hasLevel(to, n) {
+		l.count = n // the pod takes its level along
 		return
 	}
-	f.join(at, found, n, slot)
-	if !found && at <= from {
+	if f.join(to, n, slot) && to <= from {
 		from++
 	}
 	f.leave(from, slot)
 }
 
+// hasLevel reports whether the level at a place is the one with a count.
+func (f *fleet) hasLevel(at, count int) bool {
+	return at < len(f.levels) && f.levels[at].count == count
+}
+
 // search is the place of the level with a count, or where it would be.
-func (f *fleet) search(count int) (at int, found bool) {
-	end := len(f.levels)
+func (f *fleet) search(count int) int {
+	at, end := 0, len(f.levels)
 	for at < end {
 		if middle := (at + end) / 2; f.levels[middle].count < count {
 			at = middle + 1
@@ -168,47 +180,66 @@ func (f *fleet) search(count int) (at int, found bool) {
 			end = middle
 		}
 	}
-	return at, at < len(f.levels) && f.levels[at].count == count
+	return at
 }
 
-// join adds a pod to the level at a place, where there is one only if found.
-func (f *fleet) join(at int, found bool, count, slot int) {
-	if !found {
-		f.levels = slices.Insert(f.levels, at, level{count: count, pods: f.noPods()})
+// join adds a pod to the level with a count, which is at a place or belongs there,
+// and reports whether it is new.
+func (f *fleet) join(at, count, slot int) (opened bool) {
+	if opened = !f.hasLevel(at, count); opened {
+		f.levels = append(f.levels, level{})
+		copy(f.levels[at+1:], f.levels[at:])
+		f.levels[at] = level{count: count, set: f.emptySet()}
 	}
-	f.levels[at].pods.put(slot)
-	f.levels[at].size++
+	l := &f.levels[at]
+	l.size++
+	f.set(l).put(slot)
+	return opened
 }
 
 // leave takes a pod out of the level at a place.
 func (f *fleet) leave(at, slot int) {
 	l := &f.levels[at]
-	l.pods.drop(slot)
+	f.set(l).drop(slot)
 	if l.size--; l.size == 0 {
-		f.unused = append(f.unused, l.pods)
-		f.levels = slices.Delete(f.levels, at, at+1)
+		f.unused = append(f.unused, l.set)
+		f.levels = append(f.levels[:at], f.levels[at+1:]...)
 	}
 }
 
-// noPods is an empty set.
-func (f *fleet) noPods() slotSet {
+// set is the pods of a level.
+func (f *fleet) set(l *level) slotSet {
+	width := len(f.words)
+	return f.sets[int(l.set)*width:][:width]
+}
+
+// emptySet is the number of a set that no level has.
+func (f *fleet) emptySet() int32 {
 	if n := len(f.unused); n > 0 {
 		set := f.unused[n-1]
 		f.unused = f.unused[:n-1]
 		return set
 	}
-	return make(slotSet, len(f.words))
+	for range f.words {
+		f.sets = append(f.sets, 0)
+	}
+	return int32(len(f.sets)/len(f.words) - 1)
 }
 
 // least is the pods with the lowest count.
-func (f *fleet) least() *level { return &f.levels[0] }
+func (f *fleet) least() slotSet { return f.set(&f.levels[0]) }
+
+// drawLeast is one of them.
+func (f *fleet) drawLeast(rng *rand.Rand) int {
+	return f.draw(rng, f.least(), int(f.levels[0].size))
+}
 
 // leastOf sets least to the pods with the lowest count of a set that is not empty
 // and returns that count.
 func (f *fleet) leastOf(set, least slotSet) int {
 	for i := range f.levels {
 		any := uint64(0)
-		for w, pods := range f.levels[i].pods {
+		for w, pods := range f.set(&f.levels[i]) {
 			least[w] = pods & set[w]
 			any |= least[w]
 		}

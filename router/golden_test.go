@@ -238,7 +238,7 @@ func TestGoldenPrefixCache(t *testing.T) {
 				d := p.choose(0, req.Model, &f)
 				require.Equal(t, r.Imbalanced, d.Imbalanced, where)
 				if r.Imbalanced {
-					require.Equal(t, r.Least, podNames(list, membersOf(&f.roster, f.least().pods)), where)
+					require.Equal(t, r.Least, podNames(list, membersOf(&f.roster, f.least())), where)
 				}
 				matched := map[string]int{}
 				for i, slot := range f.slots {

@@ -22,8 +22,7 @@ func (p *leastRequest) Route(_ simtime.Time, _ *Request, pods []Pod, rng *rand.R
 }
 
 func (*leastRequest) routeFleet(_ simtime.Time, _ *Request, f *fleet, rng *rand.Rand) (Decision, error) {
-	least := f.least()
-	return Decision{Pod: f.draw(rng, least.pods, least.size)}, nil
+	return Decision{Pod: f.drawLeast(rng)}, nil
 }
 
 // Score gives the in-flight counts; fewer is better.

@@ -130,7 +130,7 @@ func (p *prefixCache) hash(req *Request) {
 func (p *prefixCache) choose(now simtime.Time, model string, f *fleet) (d Decision) {
 	among := f.all
 	if f.spread() > p.settings.Imbalance {
-		d.Imbalanced, among = true, f.least().pods
+		d.Imbalanced, among = true, f.least()
 	}
 	p.index.match(now, model, &p.prompt, &f.roster, among, &p.matches)
 	switch {
@@ -142,7 +142,7 @@ func (p *prefixCache) choose(now simtime.Time, model string, f *fleet) (d Decisi
 	default:
 		d.Selection = SelectionFallback
 	}
-	p.best = append(p.best[:0], f.least().pods...)
+	p.best = append(p.best[:0], f.least()...)
 	return d
 }
 

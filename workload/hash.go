@@ -1,10 +1,6 @@
 package workload
 
-import (
-	"encoding/binary"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "math/bits"
 
 // A block's hash covers its parent's hash and the identity of its content, so
 // two prompts have equal hashes up to the last block that they share from the
@@ -28,32 +24,31 @@ func (r Run) Hash(i int) uint64 { return r.First + uint64(i)*r.Step }
 // a trailing partial block is in none. seed is the parent of the first block;
 // block is the block length in unit u and must be positive.
 func (p Prompt) AppendRuns(dst []Run, seed uint64, block int, u Unit) []Run {
-	h := blockHasher{seed: seed, parent: seed}
-	filled := 0 // of the block that is being filled
-	for _, s := range p {
-		n, off := s.length(u), 0
-		if n == 0 {
-			continue
-		}
-		if filled > 0 || n < block {
-			off = min(block-filled, n)
-			h.add(filled == 0, s.ID, 0, off)
-			if filled += off; filled < block {
+	left := p.Len(u) / block * block // what the full blocks hold
+	var store [blockWords]uint64
+	words := append(store[:0], seed) // of the block that is being filled
+	filled := 0                      // of it
+	for i := 0; left > 0; i++ {
+		id, n := p[i].ID, min(p[i].length(u), left)
+		left -= n
+		for off := 0; off < n; {
+			if whole := (n - off) / block; filled == 0 && whole > 0 {
+				words = appendPiece(words, id, off, block)
+				r := Run{First: hashWords(seed, words), Step: step(seed, id), Blocks: whole}
+				dst = append(dst, r)
+				words = append(words[:0], r.Hash(whole-1))
+				off += whole * block
 				continue
 			}
-			dst = append(dst, Run{First: h.sum(), Blocks: 1})
-			filled = 0
-		}
-		if whole := (n - off) / block; whole > 0 {
-			h.add(true, s.ID, off, block)
-			r := Run{First: h.sum(), Step: step(seed, s.ID), Blocks: whole}
-			h.parent = r.Hash(whole - 1)
-			dst = append(dst, r)
-			off += whole * block
-		}
-		if off < n {
-			h.add(true, s.ID, off, n-off)
-			filled = n - off
+			take := min(block-filled, n-off)
+			words = appendPiece(words, id, off, take)
+			off += take
+			if filled += take; filled == block {
+				r := Run{First: hashWords(seed, words), Blocks: 1}
+				dst = append(dst, r)
+				words = append(words[:0], r.First)
+				filled = 0
+			}
 		}
 	}
 	return dst
@@ -79,8 +74,7 @@ func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 
 	if hash, ok := p.chained(seed, parent, start, block, u); ok {
 		return hash
 	}
-	h := blockHasher{seed: seed, parent: parent}
-	filled := 0
+	words, filled := []uint64{parent}, 0
 	for _, s := range p {
 		n := s.length(u)
 		if start >= n {
@@ -88,13 +82,13 @@ func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 
 			continue
 		}
 		take := min(block-filled, n-start)
-		h.add(filled == 0, s.ID, start, take)
+		words = appendPiece(words, s.ID, start, take)
 		if filled += take; filled == block {
 			break
 		}
 		start = 0
 	}
-	return h.sum()
+	return hashWords(seed, words)
 }
 
 // chained is the block's hash in the prompt's chain, if parent is that of the
@@ -121,34 +115,54 @@ func (p Prompt) chained(seed, parent uint64, start, block int, u Unit) (hash uin
 // step is what a block deep in a segment adds to its parent's hash. It is odd,
 // so that no two blocks of a run are equal.
 func step(seed, id uint64) uint64 {
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], id^seed*0x9e3779b97f4a7c15)
-	return xxhash.Sum64(word[:]) | 1
+	return hashWords(0, []uint64{id ^ seed*0x9e3779b97f4a7c15}) | 1
 }
 
-// blockHasher hashes a block piece by piece: XXH64, with the seed, over the
-// parent's hash and the identity, offset and length of each piece of content.
-type blockHasher struct {
-	seed, parent uint64
-	digest       xxhash.Digest
+// A block is hashed as its parent's hash and, of each piece of content in it, the
+// identity, offset and length. blockWords is enough for a parent and four pieces.
+const blockWords = 13
+
+func appendPiece(words []uint64, id uint64, off, n int) []uint64 {
+	return append(words, id, uint64(off), uint64(n))
 }
 
-// add adds a piece of content, the first of its block if begin is set.
-func (h *blockHasher) add(begin bool, id uint64, off, n int) {
-	var word [24]byte
-	if begin {
-		h.digest.ResetWithSeed(h.seed)
-		binary.LittleEndian.PutUint64(word[:8], h.parent)
-		h.digest.Write(word[:8])
+// hashWords is XXH64 with a seed over the words as 8 little-endian bytes each
+// (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md). The library's
+// one-shot function takes no seed, and a digest costs more than the hash.
+func hashWords(seed uint64, words []uint64) uint64 {
+	h, rest := seed+xxPrime5, words
+	if len(words) >= 4 {
+		lanes := [4]uint64{seed + xxPrime1 + xxPrime2, seed + xxPrime2, seed, seed - xxPrime1}
+		for ; len(rest) >= 4; rest = rest[4:] {
+			lanes[0] = xxRound(lanes[0], rest[0])
+			lanes[1] = xxRound(lanes[1], rest[1])
+			lanes[2] = xxRound(lanes[2], rest[2])
+			lanes[3] = xxRound(lanes[3], rest[3])
+		}
+		h = bits.RotateLeft64(lanes[0], 1) + bits.RotateLeft64(lanes[1], 7) +
+			bits.RotateLeft64(lanes[2], 12) + bits.RotateLeft64(lanes[3], 18)
+		for _, lane := range lanes {
+			h = (h^xxRound(0, lane))*xxPrime1 + xxPrime4
+		}
 	}
-	binary.LittleEndian.PutUint64(word[0:], id)
-	binary.LittleEndian.PutUint64(word[8:], uint64(off))
-	binary.LittleEndian.PutUint64(word[16:], uint64(n))
-	h.digest.Write(word[:])
+	h += uint64(8 * len(words))
+	for _, w := range rest {
+		h = bits.RotateLeft64(h^xxRound(0, w), 27)*xxPrime1 + xxPrime4
+	}
+	h = (h ^ h>>33) * xxPrime2
+	h = (h ^ h>>29) * xxPrime3
+	return h ^ h>>32
 }
 
-// sum ends the block, whose hash is the parent of the next.
-func (h *blockHasher) sum() uint64 {
-	h.parent = h.digest.Sum64()
-	return h.parent
+func xxRound(lane, word uint64) uint64 {
+	return bits.RotateLeft64(lane+word*xxPrime2, 31) * xxPrime1
 }
+
+// XXH64's primes. As variables their sums and differences wrap.
+var (
+	xxPrime1 uint64 = 0x9e3779b185ebca87
+	xxPrime2 uint64 = 0xc2b2ae3d27d4eb4f
+	xxPrime3 uint64 = 0x165667b19e3779f9
+	xxPrime4 uint64 = 0x85ebca77c2b2ae63
+	xxPrime5 uint64 = 0x27d4eb2f165667c5
+)
