@@ -181,7 +181,8 @@ func promptOf(t *rapid.T) *promptBlocks {
 		prompt = append(prompt, workload.Segment{ID: id, Bytes: n})
 	}
 	var p promptBlocks
-	p.cut(prompt, 0, rapid.IntRange(1, 3).Draw(t, "block"), workload.Bytes)
+	block := rapid.IntRange(1, 3).Draw(t, "block")
+	p.cut(prompt, workload.NewHasher(0, block, workload.Bytes), IndexScheme{})
 	return &p
 }
 

@@ -25,8 +25,8 @@ type prefixCache struct {
 	settings PrefixSettings
 	index    prefixIndex
 	synced   *syncIndex // index, in the KV-event-sync branch; nil otherwise
-	unit     workload.Unit
-	block    int // block length in unit
+	scheme   IndexScheme
+	hasher   *workload.Hasher // of the scheme
 	counters []prefixCounters
 
 	// Scratch of one decision.
@@ -55,24 +55,21 @@ type promptBlocks struct {
 	single []uint64 // scratch
 }
 
-// A runner is a prompt that knows the runs among its blocks, as workload.Prompt
-// does; of any other, each block is a run of its own.
-type runner interface {
-	AppendRuns(dst []workload.Run, seed uint64, block int, u workload.Unit) []workload.Run
-}
-
-// cut sets p to the full blocks of a prompt, which may be nil.
-func (p *promptBlocks) cut(prompt Prompt, seed uint64, block int, u workload.Unit) {
+// cut sets p to the full blocks of a prompt, which may be nil, as h or the prompt
+// itself cuts them. Only a symbolic prompt knows the runs among its blocks; of any
+// other, each block is a run of its own.
+func (p *promptBlocks) cut(prompt Prompt, h *workload.Hasher, scheme IndexScheme) {
 	p.runs, p.blocks = p.runs[:0], 0
-	if prompt == nil {
-		return
-	}
-	if r, ok := prompt.(runner); ok {
-		p.runs = r.AppendRuns(p.runs, seed, block, u)
-	} else {
-		p.single = prompt.AppendHashes(p.single[:0], seed, block, u)
-		for _, h := range p.single {
-			p.runs = append(p.runs, workload.Run{First: h, Blocks: 1})
+	switch prompt := prompt.(type) {
+	case nil:
+	case *workload.Prompt:
+		p.runs = h.AppendRuns(p.runs, *prompt)
+	case workload.Prompt:
+		p.runs = h.AppendRuns(p.runs, prompt)
+	default:
+		p.single = prompt.AppendHashes(p.single[:0], scheme.Seed, scheme.Block, scheme.Unit)
+		for _, hash := range p.single {
+			p.runs = append(p.runs, workload.Run{First: hash, Blocks: 1})
 		}
 	}
 	for _, r := range p.runs {
@@ -94,14 +91,15 @@ func (p *promptBlocks) hashes(yield func(i int, hash uint64) bool) {
 }
 
 func newPrefixCache(s Settings) *prefixCache {
-	p := &prefixCache{settings: s.Prefix, unit: workload.Bytes, block: s.Prefix.BlockSize}
-	if !s.Prefix.KVEventSync {
+	p := &prefixCache{settings: s.Prefix, scheme: IndexScheme{s.Prefix.HashSeed, s.Prefix.BlockSize, workload.Bytes}}
+	if s.Prefix.KVEventSync {
+		p.scheme.Block, p.scheme.Unit = s.Prefix.BlockSize/tokenBytes, workload.Tokens
+		p.synced = newSyncIndex(s)
+		p.index = p.synced
+	} else {
 		p.index = newLocalIndex(s.Prefix, s.UpstreamFixed)
-		return p
 	}
-	p.unit, p.block = workload.Tokens, s.Prefix.BlockSize/tokenBytes
-	p.synced = newSyncIndex(s)
-	p.index = p.synced
+	p.hasher = workload.NewHasher(p.scheme.Seed, p.scheme.Block, p.scheme.Unit)
 	return p
 }
 
@@ -121,7 +119,7 @@ func (p *prefixCache) routeFleet(now simtime.Time, req *Request, f *fleet, rng *
 }
 
 func (p *prefixCache) hash(req *Request) {
-	p.prompt.cut(req.Prompt, p.settings.HashSeed, p.block, p.unit)
+	p.prompt.cut(req.Prompt, p.hasher, p.scheme)
 }
 
 // choose leaves in p.best the pods among which the choice is drawn, and says how
@@ -269,9 +267,7 @@ func (*prefixCache) ReadsMetrics() bool { return false }
 func (p *prefixCache) HearsKVEvents() bool { return p.synced != nil }
 
 // IndexScheme is how the index cuts prompts.
-func (p *prefixCache) IndexScheme() IndexScheme {
-	return IndexScheme{p.settings.HashSeed, p.block, p.unit}
-}
+func (p *prefixCache) IndexScheme() IndexScheme { return p.scheme }
 
 // EachHolding calls f for each block and pod of the index.
 func (p *prefixCache) EachHolding(now simtime.Time, f func(hash uint64, pod int)) {
