@@ -150,7 +150,7 @@ func (x *localIndex) findHolders(s int32, model uint32, words []uint32) {
 	clear(x.held)
 	for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
 		if h.model == model {
-			if w, found := slices.BinarySearch(words, h.word); found {
+			if w, found := placeOf(h.word, words); found {
 				x.held[w] = h.pods
 			}
 		}
@@ -158,6 +158,14 @@ func (x *localIndex) findHolders(s int32, model uint32, words []uint32) {
 			return
 		}
 	}
+}
+
+// placeOf finds a word in a roster's. Where no pod has gone it is in its own place.
+func placeOf(word uint32, words []uint32) (place int, found bool) {
+	if int(word) < len(words) && words[word] == word {
+		return int(word), true
+	}
+	return slices.BinarySearch(words, word)
 }
 
 // add notes that pod was sent the blocks and makes them the newest.
