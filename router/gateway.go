@@ -16,6 +16,9 @@ import (
 // largest number.
 type Gateway struct {
 	policy  Policy
+	byFleet fleetPolicy // policy, if it is one
+	fleet   fleet       // for byFleet
+	changed bool        // the list has, since the fleet was made
 	rng     *rand.Rand
 	shuffle bool
 	pods    []Pod
@@ -41,7 +44,9 @@ type Choice struct {
 // NewGateway is a gateway without pods. rng is the source of the policy's draws.
 func NewGateway(p Policy, rng *rand.Rand) *Gateway {
 	ordered, ok := p.(OrderSensitive)
-	return &Gateway{policy: p, rng: rng, shuffle: ok && ordered.OrderSensitive()}
+	g := &Gateway{policy: p, rng: rng, shuffle: ok && ordered.OrderSensitive()}
+	g.byFleet, _ = p.(fleetPolicy)
+	return g
 }
 
 // AddPod makes pod id routable under name. A pod that was removed and comes back
@@ -52,6 +57,7 @@ func (g *Gateway) AddPod(id int, name, role, roleset string) {
 	if g.place[id] != notRoutable {
 		return
 	}
+	g.changed = true
 	g.place[id] = len(g.pods)
 	g.pods = append(g.pods, Pod{ID: id, Name: name, Running: g.running[id], Role: role, RoleSet: roleset})
 }
@@ -64,6 +70,7 @@ func (g *Gateway) RemovePod(id int) {
 	if i == notRoutable {
 		return
 	}
+	g.changed = true
 	g.pods = slices.Delete(g.pods, i, i+1)
 	g.place[id] = notRoutable
 	for ; i < len(g.pods); i++ {
@@ -104,10 +111,7 @@ func (g *Gateway) Route(now simtime.Time, req *Request) (Choice, error) {
 		id := g.pods[0].ID
 		return Choice{PodID: id, PrefillID: id, Bypassed: true}, nil
 	}
-	if g.shuffle {
-		g.shufflePods()
-	}
-	d, err := g.policy.Route(now, req, g.pods, g.rng)
+	d, err := g.ask(now, req)
 	if err != nil {
 		return Choice{}, err
 	}
@@ -119,6 +123,21 @@ func (g *Gateway) Route(now simtime.Time, req *Request) (Choice, error) {
 		c.PrefillID = g.pods[d.Prefill].ID
 	}
 	return c, nil
+}
+
+// ask is the policy's answer.
+func (g *Gateway) ask(now simtime.Time, req *Request) (Decision, error) {
+	if g.byFleet != nil {
+		if g.changed {
+			g.fleet.reset(g.pods)
+			g.changed = false
+		}
+		return g.byFleet.routeFleet(now, req, &g.fleet, g.rng)
+	}
+	if g.shuffle {
+		g.shufflePods()
+	}
+	return g.policy.Route(now, req, g.pods, g.rng)
 }
 
 func (g *Gateway) shufflePods() {
@@ -145,7 +164,16 @@ func (g *Gateway) End(id int) {
 
 func (g *Gateway) count(id, n int) {
 	g.running[id] = n
-	if i := g.place[id]; i != notRoutable {
+	g.show(id, n)
+}
+
+// show makes n the count that policies see of pod id, if it is routable.
+func (g *Gateway) show(id, n int) {
+	switch i := g.index(id); {
+	case i == notRoutable:
+	case g.byFleet != nil && !g.changed:
+		g.fleet.count(i, n)
+	default:
 		g.pods[i].Running = n
 	}
 }
@@ -154,9 +182,7 @@ func (g *Gateway) count(id, n int) {
 // gateway with state sync and its next Begin or End for the pod: its own plus
 // the other gateways'.
 func (g *Gateway) Share(id, others int) {
-	if i := g.index(id); i != notRoutable {
-		g.pods[i].Running = g.running[id] + others
-	}
+	g.show(id, g.Running(id)+others)
 }
 
 // Running is the gateway's own in-flight count of pod id, routable or not.

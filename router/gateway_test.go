@@ -1,7 +1,6 @@
 package router
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -292,32 +291,5 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 			}
 		})
 		require.LessOrEqual(t, allocs, 0.0, policy)
-	}
-}
-
-func BenchmarkRoutePrefixCache(b *testing.B) {
-	for _, pods := range []int{2, 64} {
-		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
-			g := newTestGateway(b, "prefix-cache", DefaultSettings(), pods)
-			var prompts []Prompt
-			for i := range uint64(64) {
-				prompts = append(prompts, symbolicPrompt(i%8, i))
-			}
-			req := &Request{}
-			n := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				req.Prompt = prompts[n%len(prompts)]
-				n++
-				c, err := g.Route(simtime.Time(n)*simtime.Millisecond, req)
-				if err != nil {
-					b.Fatal(err)
-				}
-				g.Begin(c.PodID)
-				if n > 16 {
-					g.End(n % pods)
-				}
-			}
-		})
 	}
 }

@@ -183,15 +183,11 @@ func TestGoldenLocalIndex(t *testing.T) {
 func matchNames(t *testing.T, x prefixIndex, now simtime.Time, model string, hashes []uint64, ready []string) map[string]int {
 	t.Helper()
 	var pods []Pod
-	var candidates, percents []int
-	for i, name := range ready {
+	for _, name := range ready {
 		pods = append(pods, Pod{ID: goldenID(t, name), Name: name})
-		candidates = append(candidates, i)
-		percents = append(percents, noMatch)
 	}
-	x.match(now, model, blocks(hashes...), pods, candidates, percents)
 	matched := map[string]int{}
-	for i, percent := range percents {
+	for i, percent := range matchAll(x, now, model, blocks(hashes...), pods) {
 		if percent != noMatch {
 			matched[pods[i].Name] = percent
 		}
@@ -236,24 +232,27 @@ func TestGoldenPrefixCache(t *testing.T) {
 				list := offered(r.Running, r.Ready)
 				req := &Request{Prompt: r.Prompt.text(), Model: r.Model}
 
+				var f fleet
+				f.reset(list)
 				p.hash(req)
-				d := p.choose(0, req.Model, list)
+				d := p.choose(0, req.Model, &f)
 				require.Equal(t, r.Imbalanced, d.Imbalanced, where)
 				if r.Imbalanced {
-					require.Equal(t, r.Least, podNames(list, p.candidates), where)
+					require.Equal(t, r.Least, podNames(list, membersOf(&f.roster, f.least())), where)
 				}
 				matched := map[string]int{}
-				for i, percent := range p.percents {
-					if percent != noMatch {
+				for i, slot := range f.slots {
+					if percent := p.matches.of(slot); percent != noMatch {
 						matched[list[i].Name] = percent
 					}
 				}
 				require.Equal(t, r.Matched, matched, where)
-				require.Equal(t, r.Permissible, podNames(list, p.best), where)
+				best := membersOf(&f.roster, p.best)
+				require.Equal(t, r.Permissible, podNames(list, best), where)
 
-				draw := slices.IndexFunc(p.best, func(i int) bool { return list[i].Name == r.Chosen })
+				draw := slices.IndexFunc(best, func(i int) bool { return list[i].Name == r.Chosen })
 				require.GreaterOrEqual(t, draw, 0, where)
-				src.force(draw, len(p.best))
+				src.force(draw, len(best))
 				d, err := p.Route(0, req, list, rng)
 				require.NoError(t, err)
 				require.Equal(t, r.Chosen, list[d.Pod].Name, where)
@@ -271,6 +270,16 @@ func TestGoldenPrefixCache(t *testing.T) {
 			t.Logf("%d records conform", n)
 		})
 	}
+}
+
+// membersOf are the indices in the list of the set's pods.
+func membersOf(r *roster, set slotSet) (members []int) {
+	for i, slot := range r.slots {
+		if set.has(slot) {
+			members = append(members, i)
+		}
+	}
+	return members
 }
 
 // counterValues are a policy's counters by shortened name, model and label.

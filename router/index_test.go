@@ -130,16 +130,41 @@ func TestLocalIndexAgainstNaive(t *testing.T) {
 				want.add(now, model, hashes, pod)
 			default:
 				candidates := rapid.SliceOfNDistinct(rapid.IntRange(0, len(pods)-1), 1, len(pods), rapid.ID).Draw(t, "candidates")
-				a, b := unmatched(len(pods)), unmatched(len(pods))
-				got.match(now, model, p, pods, candidates, a)
+				b := unmatched(len(pods))
 				want.match(now, model, hashes, pods, candidates, b)
-				require.Equal(t, b, a)
+				require.Equal(t, b, matchAmong(got, now, model, p, pods, candidates))
 			}
 			g := got.stats(now)
 			g.Evicted, g.Expired = 0, 0
 			require.Equal(t, want.stats(now), g)
 		}
 	})
+}
+
+// matchAmong is the index's percentages of the candidates, in the list of the pods.
+func matchAmong(x prefixIndex, now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates []int) []int {
+	var r roster
+	var m matches
+	r.enrol(pods)
+	among := make(slotSet, len(r.words))
+	for _, i := range candidates {
+		among.put(r.slots[i])
+	}
+	x.match(now, model, p, &r, among, &m)
+	var percents []int
+	for _, slot := range r.slots {
+		percents = append(percents, m.of(slot))
+	}
+	return percents
+}
+
+// matchAll is the index's percentages of the pods.
+func matchAll(x prefixIndex, now simtime.Time, model string, p *promptBlocks, pods []Pod) []int {
+	var candidates []int
+	for i := range pods {
+		candidates = append(candidates, i)
+	}
+	return matchAmong(x, now, model, p, pods, candidates)
 }
 
 func unmatched(n int) []int { return slices.Repeat([]int{noMatch}, n) }
@@ -156,7 +181,8 @@ func promptOf(t *rapid.T) *promptBlocks {
 		prompt = append(prompt, workload.Segment{ID: id, Bytes: n})
 	}
 	var p promptBlocks
-	p.cut(prompt, 0, rapid.IntRange(1, 3).Draw(t, "block"), workload.Bytes)
+	block := rapid.IntRange(1, 3).Draw(t, "block")
+	p.cut(prompt, workload.NewHasher(0, block, workload.Bytes), IndexScheme{})
 	return &p
 }
 
@@ -223,9 +249,7 @@ func TestHashesKeepAll64Bits(t *testing.T) {
 	for _, ids := range [][2]uint64{{4294967297, 1}, {9007199254740993, 9007199254740992}} {
 		x := newLocalIndex(DefaultSettings().Prefix, nil)
 		x.add(0, "m", blocks(ids[:1]...), 0)
-		percents := unmatched(1)
-		x.match(0, "m", blocks(ids[1:]...), []Pod{{}}, []int{0}, percents)
-		require.Equal(t, unmatched(1), percents)
+		require.Equal(t, unmatched(1), matchAll(x, 0, "m", blocks(ids[1:]...), []Pod{{}}))
 	}
 }
 
@@ -255,9 +279,7 @@ func TestCapacityEvictsHeadsFirst(t *testing.T) {
 		x := newLocalIndex(s, map[string]bool{FixLRUHeads: c.fixed})
 		x.add(0, "m", blocks(1, 2, 3), 0)
 		x.add(0, "m", blocks(11, 12, 13), 0)
-		percents := unmatched(1)
-		x.match(0, "m", blocks(1, 2, 3), []Pod{{}}, []int{0}, percents)
-		require.Equal(t, c.want, percents[0], "fixed %v", c.fixed)
+		require.Equal(t, []int{c.want}, matchAll(x, 0, "m", blocks(1, 2, 3), []Pod{{}}), "fixed %v", c.fixed)
 		require.EqualValues(t, 2, x.stats(0).Evicted)
 	}
 }
@@ -289,10 +311,8 @@ func newTestSyncIndex(fixes ...string) *syncIndex {
 // percentsOf are the match percentages of pods 0 and 1 for the first blocks
 // blocks of a text of 8 blocks of 4 tokens.
 func percentsOf(x *syncIndex, text Text) []int {
-	percents := unmatched(2)
 	hashes := text.AppendHashes(nil, 0, 4, workload.Tokens)
-	x.match(0, "m", blocks(hashes...), []Pod{{ID: 0}, {ID: 1}}, []int{0, 1}, percents)
-	return percents
+	return matchAll(x, 0, "m", blocks(hashes...), []Pod{{ID: 0}, {ID: 1}})
 }
 
 func storedEvent(pod int, text Text) *BlockStored {
@@ -375,7 +395,7 @@ func TestSyncIndexForgetsIdleModels(t *testing.T) {
 	x := newTestSyncIndex()
 	x.add(0, "a", blocks(1), 0)
 	x.add(0, "b", blocks(1, 2), 0)
-	x.match(10*simtime.Minute, "a", blocks(1), []Pod{{}}, []int{0}, unmatched(1))
+	matchAll(x, 10*simtime.Minute, "a", blocks(1), []Pod{{}})
 	x.stored(15*simtime.Minute, &BlockStored{Model: "b", Blocks: []uint64{7}, Prompt: longText("x", 16), BlockTokens: 4})
 	require.Equal(t, 4, x.stats(20*simtime.Minute).Entries)
 	require.Equal(t, 1, x.stats(21*simtime.Minute).Entries, "events do not keep a model")

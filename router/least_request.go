@@ -21,6 +21,10 @@ func (p *leastRequest) Route(_ simtime.Time, _ *Request, pods []Pod, rng *rand.R
 	return Decision{Pod: draw(rng, p.least)}, nil
 }
 
+func (*leastRequest) routeFleet(_ simtime.Time, _ *Request, f *fleet, rng *rand.Rand) (Decision, error) {
+	return Decision{Pod: f.drawLeast(rng)}, nil
+}
+
 // Score gives the in-flight counts; fewer is better.
 func (p *leastRequest) Score(_ simtime.Time, _ *Request, pods []Pod, _ *rand.Rand, scores []float64) {
 	for i := range pods {

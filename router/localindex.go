@@ -2,6 +2,7 @@ package router
 
 import (
 	"math/bits"
+	"slices"
 
 	"fleetsim/simtime"
 	"fleetsim/workload"
@@ -43,9 +44,8 @@ type localIndex struct {
 	evicted, expired int64
 	holdings         int // (block, model) pairs
 
-	active []podWord // match's scratch
-	depths []int
-	listed listedBlocks
+	left, held slotSet // match's scratch
+	listed     listedBlocks
 }
 
 // A runNode is a run of blocks of which some are held.
@@ -77,12 +77,6 @@ type holding struct {
 	next  int32
 }
 
-// A podWord is a set of pods with the same word number.
-type podWord struct {
-	word uint32
-	pods uint64
-}
-
 func newLocalIndex(s PrefixSettings, fixed map[string]bool) *localIndex {
 	return &localIndex{
 		capacity: s.BlockNumber, interval: s.EvictionInterval, ttl: s.EvictionDuration,
@@ -92,38 +86,28 @@ func newLocalIndex(s PrefixSettings, fixed map[string]bool) *localIndex {
 	}
 }
 
-// match sets percents[i], for each i of candidates, to the share of the blocks
-// that pods[i] was sent without a gap from the first on, rounded down, or to
-// noMatch when it was not sent the first. A candidate that lacks a block is out
-// for good.
-func (x *localIndex) match(now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates, percents []int) {
+// match sets m to the shares of the blocks that the pods among the roster's were
+// sent without a gap from the first on, rounded down. A pod that lacks a block is
+// out for good.
+func (x *localIndex) match(now simtime.Time, model string, p *promptBlocks, r *roster, among slotSet, m *matches) {
 	x.sweep(now)
-	x.activate(pods, candidates)
+	m.reset(r, p.blocks)
 	id, known := x.models[model]
-	blocks := 0
-	if known {
-		blocks = x.walk(id, p.runs)
+	if !known {
+		return
 	}
-	for w := range x.active {
-		x.drop(w, x.active[w].pods, blocks)
-	}
-	for _, i := range candidates {
-		w, bit := x.place(pods[i].ID)
-		percents[i] = percentOf(x.depths[64*w+bit], p.blocks)
+	x.left = append(x.left[:0], among...)
+	depth := x.walk(id, p.runs, r.words, m)
+	for w, pods := range x.left {
+		if pods != 0 {
+			m.add(depth, w, pods)
+		}
 	}
 }
 
-// percentOf is the percentage that depth blocks are of all, or noMatch for none.
-func percentOf(depth, all int) int {
-	if depth == 0 {
-		return noMatch
-	}
-	return depth * 100 / all
-}
-
-// walk narrows the active pods along the prompt and returns how many blocks
+// walk narrows the pods that are left along the prompt and returns how many blocks
 // those that are left at the end have.
-func (x *localIndex) walk(model uint32, runs []workload.Run) (depth int) {
+func (x *localIndex) walk(model uint32, runs []workload.Run, words []uint32, m *matches) (depth int) {
 	for _, r := range runs {
 		n := x.table.get(r.First)
 		if n == noEntry {
@@ -131,7 +115,7 @@ func (x *localIndex) walk(model uint32, runs []workload.Run) (depth int) {
 		}
 		pos := 0
 		for s := x.nodes[n].head; s != noEntry && pos < r.Blocks && int(x.spans[s].start) == pos; s = x.spans[s].next {
-			if !x.narrow(s, model, depth+pos) {
+			if !x.narrow(s, model, depth+pos, words, m) {
 				return depth + pos
 			}
 			pos = min(int(x.spans[s].end), r.Blocks)
@@ -144,65 +128,44 @@ func (x *localIndex) walk(model uint32, runs []workload.Run) (depth int) {
 	return depth
 }
 
-// narrow drops the active pods that do not hold the span, which begins depth
-// blocks into the prompt, and reports whether any are left.
-func (x *localIndex) narrow(s int32, model uint32, depth int) bool {
-	left := uint64(0)
-	for w := range x.active {
-		a := &x.active[w]
-		if a.pods == 0 {
-			continue
+// narrow drops the pods that do not hold the span, which begins depth blocks into
+// the prompt, and reports whether any are left.
+func (x *localIndex) narrow(s int32, model uint32, depth int, words []uint32, m *matches) bool {
+	x.findHolders(s, model, words)
+	any := uint64(0)
+	for w, pods := range x.left {
+		if lost := pods &^ x.held[w]; lost != 0 {
+			m.add(depth, w, lost)
+			x.left[w] = pods & x.held[w]
 		}
-		if lost := a.pods &^ x.holders(s, model, a.word); lost != 0 {
-			x.drop(w, lost, depth)
-			a.pods &^= lost
-		}
-		left |= a.pods
+		any |= x.left[w]
 	}
-	return left != 0
+	return any != 0
 }
 
-// activate fills the active set with the candidates.
-func (x *localIndex) activate(pods []Pod, candidates []int) {
-	x.active = x.active[:0]
-	for _, i := range candidates {
-		id := pods[i].ID
-		w, bit := x.place(id)
-		if w == len(x.active) {
-			x.active = append(x.active, podWord{word: uint32(id / 64)})
-		}
-		x.active[w].pods |= 1 << bit
-	}
-	for len(x.depths) < 64*len(x.active) {
-		x.depths = append(x.depths, 0)
-	}
-}
-
-// place is where the active set has a pod, or would have it.
-func (x *localIndex) place(pod int) (word, bit int) {
-	for word < len(x.active) && x.active[word].word != uint32(pod/64) {
-		word++
-	}
-	return word, pod % 64
-}
-
-// drop notes that pods of the active set's word w have depth blocks.
-func (x *localIndex) drop(w int, pods uint64, depth int) {
-	for ; pods != 0; pods &= pods - 1 {
-		x.depths[64*w+bits.TrailingZeros64(pods)] = depth
-	}
-}
-
-// holders are the pods of a word that were sent span s for the model.
-func (x *localIndex) holders(s int32, model, word uint32) uint64 {
+// findHolders sets x.held to the pods of the roster's words that were sent span s
+// for the model.
+func (x *localIndex) findHolders(s int32, model uint32, words []uint32) {
+	x.held = resize(x.held, len(words))
+	clear(x.held)
 	for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
-		if h.model == model && h.word == word {
-			return h.pods
+		if h.model == model {
+			if w, found := placeOf(h.word, words); found {
+				x.held[w] = h.pods
+			}
 		}
 		if h.next == noEntry {
-			return 0
+			return
 		}
 	}
+}
+
+// placeOf finds a word in a roster's. Where no pod has gone it is in its own place.
+func placeOf(word uint32, words []uint32) (place int, found bool) {
+	if int(word) < len(words) && words[word] == word {
+		return int(word), true
+	}
+	return slices.BinarySearch(words, word)
 }
 
 // add notes that pod was sent the blocks and makes them the newest.
@@ -604,5 +567,17 @@ func (x *localIndex) lists(model string, hash uint64, pod int) bool {
 	}
 	id, known := x.models[model]
 	s, held := x.listed.spans[hash]
-	return known && held && x.holders(s, id, uint32(pod/64))&(1<<(pod%64)) != 0
+	return known && held && x.holds(s, id, pod)
+}
+
+// holds reports whether pod was sent span s for the model.
+func (x *localIndex) holds(s int32, model uint32, pod int) bool {
+	for h := &x.spans[s].holding; ; h = &x.spill[h.next] {
+		if h.model == model && h.word == uint32(pod/64) {
+			return h.pods&(1<<(pod%64)) != 0
+		}
+		if h.next == noEntry {
+			return false
+		}
+	}
 }

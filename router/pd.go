@@ -254,20 +254,14 @@ func (p *pdPolicy) scorePrefills(now simtime.Time, req *Request, pods []Pod) {
 	}
 }
 
-// matchPrefills sets the match percentages.
+// matchPrefills sets the match percentages. Whether a pod matches does not depend on
+// which others are asked for, except where an index credits a pod with blocks past
+// a gap, which the local one does not.
 func (p *pdPolicy) matchPrefills(now simtime.Time, req *Request, pods []Pod) {
-	x := p.prefix
-	x.hash(req)
-	x.candidates, x.percents = x.candidates[:0], x.percents[:0]
-	for range pods {
-		x.percents = append(x.percents, noMatch)
-	}
-	for _, c := range p.prefills {
-		x.candidates = append(x.candidates, c.pod)
-	}
-	x.index.match(now, req.Model, &x.prompt, pods, x.candidates, x.percents)
+	p.prefix.matchList(now, req, pods)
 	for i := range p.prefills {
-		p.prefills[i].percent = max(0, x.percents[p.prefills[i].pod])
+		c := &p.prefills[i]
+		c.percent = max(0, p.prefix.matches.of(p.prefix.list.slots[c.pod]))
 	}
 }
 

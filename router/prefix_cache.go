@@ -25,22 +25,22 @@ type prefixCache struct {
 	settings PrefixSettings
 	index    prefixIndex
 	synced   *syncIndex // index, in the KV-event-sync branch; nil otherwise
-	unit     workload.Unit
-	block    int // block length in unit
+	scheme   IndexScheme
+	hasher   *workload.Hasher // of the scheme
 	counters []prefixCounters
 
 	// Scratch of one decision.
-	prompt     promptBlocks
-	candidates []int // to which matching is narrowed
-	percents   []int // by pod: match percentage, or noMatch
-	best       []int // among which the choice is drawn
+	prompt  promptBlocks
+	matches matches
+	best    slotSet // among which the choice is drawn
+	list    fleet   // of a list of pods that comes without a fleet
 }
 
 // A prefixIndex answers which pods were sent how much of a prompt.
 type prefixIndex interface {
-	// match sets percents[i] for each candidate i to the percentage of the blocks
-	// that pods[i] is listed for, or to noMatch.
-	match(now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates, percents []int)
+	// match sets m to what percentages of the blocks the pods among the roster's are
+	// listed for.
+	match(now simtime.Time, model string, p *promptBlocks, r *roster, among slotSet, m *matches)
 	add(now simtime.Time, model string, p *promptBlocks, pod int)
 	podRemoved(pod int)
 	stats(now simtime.Time) IndexStats
@@ -55,24 +55,21 @@ type promptBlocks struct {
 	single []uint64 // scratch
 }
 
-// A runner is a prompt that knows the runs among its blocks, as workload.Prompt
-// does; of any other, each block is a run of its own.
-type runner interface {
-	AppendRuns(dst []workload.Run, seed uint64, block int, u workload.Unit) []workload.Run
-}
-
-// cut sets p to the full blocks of a prompt, which may be nil.
-func (p *promptBlocks) cut(prompt Prompt, seed uint64, block int, u workload.Unit) {
+// cut sets p to the full blocks of a prompt, which may be nil, as h or the prompt
+// itself cuts them. Only a symbolic prompt knows the runs among its blocks; of any
+// other, each block is a run of its own.
+func (p *promptBlocks) cut(prompt Prompt, h *workload.Hasher, scheme IndexScheme) {
 	p.runs, p.blocks = p.runs[:0], 0
-	if prompt == nil {
-		return
-	}
-	if r, ok := prompt.(runner); ok {
-		p.runs = r.AppendRuns(p.runs, seed, block, u)
-	} else {
-		p.single = prompt.AppendHashes(p.single[:0], seed, block, u)
-		for _, h := range p.single {
-			p.runs = append(p.runs, workload.Run{First: h, Blocks: 1})
+	switch prompt := prompt.(type) {
+	case nil:
+	case *workload.Prompt:
+		p.runs = h.AppendRuns(p.runs, *prompt)
+	case workload.Prompt:
+		p.runs = h.AppendRuns(p.runs, prompt)
+	default:
+		p.single = prompt.AppendHashes(p.single[:0], scheme.Seed, scheme.Block, scheme.Unit)
+		for _, hash := range p.single {
+			p.runs = append(p.runs, workload.Run{First: hash, Blocks: 1})
 		}
 	}
 	for _, r := range p.runs {
@@ -93,103 +90,73 @@ func (p *promptBlocks) hashes(yield func(i int, hash uint64) bool) {
 	}
 }
 
-// noMatch tells a pod that is not listed from one whose share rounds down to 0.
-const noMatch = -1
-
 func newPrefixCache(s Settings) *prefixCache {
-	p := &prefixCache{settings: s.Prefix, unit: workload.Bytes, block: s.Prefix.BlockSize}
-	if !s.Prefix.KVEventSync {
+	p := &prefixCache{settings: s.Prefix, scheme: IndexScheme{s.Prefix.HashSeed, s.Prefix.BlockSize, workload.Bytes}}
+	if s.Prefix.KVEventSync {
+		p.scheme.Block, p.scheme.Unit = s.Prefix.BlockSize/tokenBytes, workload.Tokens
+		p.synced = newSyncIndex(s)
+		p.index = p.synced
+	} else {
 		p.index = newLocalIndex(s.Prefix, s.UpstreamFixed)
-		return p
 	}
-	p.unit, p.block = workload.Tokens, s.Prefix.BlockSize/tokenBytes
-	p.synced = newSyncIndex(s)
-	p.index = p.synced
+	p.hasher = workload.NewHasher(p.scheme.Seed, p.scheme.Block, p.scheme.Unit)
 	return p
 }
 
 func (p *prefixCache) Route(now simtime.Time, req *Request, pods []Pod, rng *rand.Rand) (Decision, error) {
+	p.list.reset(pods)
+	return p.routeFleet(now, req, &p.list, rng)
+}
+
+func (p *prefixCache) routeFleet(now simtime.Time, req *Request, f *fleet, rng *rand.Rand) (Decision, error) {
 	p.hash(req)
-	d := p.choose(now, req.Model, pods)
-	d.Pod = draw(rng, p.best)
-	d.MatchPercent = max(0, p.percents[d.Pod])
-	p.index.add(now, req.Model, &p.prompt, pods[d.Pod].ID)
+	d := p.choose(now, req.Model, f)
+	d.Pod = f.draw(rng, p.best, p.best.size())
+	d.MatchPercent = max(0, p.matches.of(f.slots[d.Pod]))
+	p.index.add(now, req.Model, &p.prompt, f.pods[d.Pod].ID)
 	p.countersOf(req.Model).count(d.MatchPercent, d.Selection, d.Imbalanced)
 	return d, nil
 }
 
 func (p *prefixCache) hash(req *Request) {
-	p.prompt.cut(req.Prompt, p.settings.HashSeed, p.block, p.unit)
+	p.prompt.cut(req.Prompt, p.hasher, p.scheme)
 }
 
 // choose leaves in p.best the pods among which the choice is drawn, and says how
-// they came about.
-func (p *prefixCache) choose(now simtime.Time, model string, pods []Pod) (d Decision) {
-	d.Imbalanced = p.narrow(pods)
-	p.percents = p.percents[:0]
-	for range pods {
-		p.percents = append(p.percents, noMatch)
+// they came about. When the spread of in-flight counts is above the threshold, only
+// the least loaded pods may match.
+func (p *prefixCache) choose(now simtime.Time, model string, f *fleet) (d Decision) {
+	among := f.all
+	if f.spread() > p.settings.Imbalance {
+		d.Imbalanced, among = true, f.least()
 	}
-	p.index.match(now, model, &p.prompt, pods, p.candidates, p.percents)
-
-	matched := p.pickMatched(pods)
+	p.index.match(now, model, &p.prompt, &f.roster, among, &p.matches)
 	switch {
-	case len(p.best) > 0:
+	case p.pickMatched(f):
 		d.Selection = SelectionMatch
 		return d
-	case matched:
+	case len(p.matches.percents) > 0:
 		d.Selection = SelectionSkipped
 	default:
 		d.Selection = SelectionFallback
 	}
-	p.best = appendLeastRunning(p.best, pods)
+	p.best = append(p.best[:0], f.least()...)
 	return d
 }
 
-// narrow sets the candidates: the least loaded pods when the spread of in-flight
-// counts is above the threshold, all pods otherwise.
-func (p *prefixCache) narrow(pods []Pod) (imbalanced bool) {
-	p.candidates = p.candidates[:0]
-	least, most := pods[0].Running, pods[0].Running
-	for i := range pods {
-		least, most = min(least, pods[i].Running), max(most, pods[i].Running)
-	}
-	imbalanced = most-least > p.settings.Imbalance
-	for i := range pods {
-		if !imbalanced || pods[i].Running == least {
-			p.candidates = append(p.candidates, i)
-		}
-	}
-	return imbalanced
-}
-
 // pickMatched leaves in p.best the matching pods of the highest percentage, and
-// of these the least loaded, among those that pass the gate; it reports whether
-// any pod matched. The original shuffles and then sorts, which draws among pods
-// equal in both.
-func (p *prefixCache) pickMatched(pods []Pod) (matched bool) {
-	p.best = p.best[:0]
-	limit := gate(pods, float64(p.settings.DeviationFactor))
-	for i := range pods {
-		if p.percents[i] == noMatch {
-			continue
+// of these the least loaded, among those that pass the gate; it reports false
+// without any. The original shuffles and then sorts, which draws among pods equal
+// in both.
+func (p *prefixCache) pickMatched(f *fleet) bool {
+	p.best = resize(p.best, len(f.words))
+	for i := len(p.matches.percents) - 1; i >= 0; i-- {
+		count := f.leastOf(p.matches.set(i), p.best)
+		if !f.beyondGate(count, float64(p.settings.DeviationFactor)) {
+			return true
 		}
-		matched = true
-		if float64(pods[i].Running) > limit {
-			continue
-		}
-		if len(p.best) > 0 {
-			b := p.best[0]
-			switch {
-			case p.percents[i] < p.percents[b], p.percents[i] == p.percents[b] && pods[i].Running > pods[b].Running:
-				continue
-			case p.percents[i] > p.percents[b], pods[i].Running < pods[b].Running:
-				p.best = p.best[:0]
-			}
-		}
-		p.best = append(p.best, i)
 	}
-	return matched
+	return false
 }
 
 // gate is the highest in-flight count of a pod that may be used for its prefix.
@@ -271,16 +238,17 @@ func (p *prefixCache) PodRemoved(pod int) { p.index.podRemoved(pod) }
 
 // Score gives the match percentages over all pods.
 func (p *prefixCache) Score(now simtime.Time, req *Request, pods []Pod, _ *rand.Rand, scores []float64) {
-	p.hash(req)
-	p.percents, p.candidates = p.percents[:0], p.candidates[:0]
+	p.matchList(now, req, pods)
 	for i := range pods {
-		p.percents = append(p.percents, noMatch)
-		p.candidates = append(p.candidates, i)
+		scores[i] = float64(max(0, p.matches.of(p.list.slots[i])))
 	}
-	p.index.match(now, req.Model, &p.prompt, pods, p.candidates, p.percents)
-	for i, percent := range p.percents {
-		scores[i] = float64(max(0, percent))
-	}
+}
+
+// matchList matches the prompt with the pods of a list.
+func (p *prefixCache) matchList(now simtime.Time, req *Request, pods []Pod) {
+	p.hash(req)
+	p.list.enrol(pods)
+	p.index.match(now, req.Model, &p.prompt, &p.list.roster, p.list.all, &p.matches)
 }
 
 // LowerIsBetter is false: more of the prompt is better.
@@ -299,9 +267,7 @@ func (*prefixCache) ReadsMetrics() bool { return false }
 func (p *prefixCache) HearsKVEvents() bool { return p.synced != nil }
 
 // IndexScheme is how the index cuts prompts.
-func (p *prefixCache) IndexScheme() IndexScheme {
-	return IndexScheme{p.settings.HashSeed, p.block, p.unit}
-}
+func (p *prefixCache) IndexScheme() IndexScheme { return p.scheme }
 
 // EachHolding calls f for each block and pod of the index.
 func (p *prefixCache) EachHolding(now simtime.Time, f func(hash uint64, pod int)) {

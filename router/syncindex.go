@@ -27,6 +27,8 @@ type syncIndex struct {
 	swept    simtime.Time // the last sweep that has run
 	expired  int64
 	removed  []uint64 // scratch
+	path     []podSet // scratch: the holders of a prompt's blocks
+	left     slotSet  // scratch
 	unused   []podSet // sets to use again
 }
 
@@ -45,6 +47,24 @@ type podSet []uint64
 
 func (s podSet) has(pod int) bool {
 	return pod/64 < len(s) && s[pod/64]&(1<<(pod%64)) != 0
+}
+
+// word is the w-th word, 0 beyond the last.
+func (s podSet) word(w uint32) uint64 {
+	if int(w) < len(s) {
+		return s[w]
+	}
+	return 0
+}
+
+// hasAny reports whether one of a roster's pods is in the set.
+func (s podSet) hasAny(words []uint32, pods slotSet) bool {
+	for w, word := range words {
+		if s.word(word)&pods[w] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s podSet) with(pod int) podSet {
@@ -78,25 +98,34 @@ func newSyncIndex(s Settings) *syncIndex {
 	}
 }
 
-func (x *syncIndex) match(now simtime.Time, model string, p *promptBlocks, pods []Pod, candidates, percents []int) {
+// match walks as long as any of the pods has a block; each counts for the last
+// that it has.
+func (x *syncIndex) match(now simtime.Time, model string, p *promptBlocks, r *roster, among slotSet, m *matches) {
 	x.sweep(now)
+	m.reset(r, p.blocks)
 	c := x.contexts[model]
 	if c == nil {
 		return
 	}
 	c.touched = now
-	for depth, h := range p.hashes {
-		holders, matched := c.holders[h], false
-		for _, i := range candidates {
-			if holders.has(pods[i].ID) {
-				percents[i] = percentOf(depth+1, p.blocks)
-				matched = true
+	x.path = x.path[:0]
+	for _, h := range p.hashes {
+		holders := c.holders[h]
+		if !holders.hasAny(r.words, among) {
+			break
+		}
+		x.path = append(x.path, holders)
+	}
+	x.left = append(x.left[:0], among...)
+	for depth := len(x.path); depth > 0; depth-- {
+		for w, word := range r.words {
+			if found := x.path[depth-1].word(word) & x.left[w]; found != 0 {
+				m.add(depth, w, found)
+				x.left[w] &^= found
 			}
 		}
-		if !matched {
-			return
-		}
 	}
+	m.reverse()
 }
 
 // add notes that the router sent the blocks to pod. At the cap it stops, even

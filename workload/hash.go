@@ -1,10 +1,6 @@
 package workload
 
-import (
-	"encoding/binary"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "math/bits"
 
 // A block's hash covers its parent's hash and the identity of its content, so
 // two prompts have equal hashes up to the last block that they share from the
@@ -28,34 +24,9 @@ func (r Run) Hash(i int) uint64 { return r.First + uint64(i)*r.Step }
 // a trailing partial block is in none. seed is the parent of the first block;
 // block is the block length in unit u and must be positive.
 func (p Prompt) AppendRuns(dst []Run, seed uint64, block int, u Unit) []Run {
-	h := blockHasher{seed: seed, parent: seed}
-	filled := 0 // of the block that is being filled
-	for _, s := range p {
-		n, off := s.length(u), 0
-		if n == 0 {
-			continue
-		}
-		if filled > 0 || n < block {
-			off = min(block-filled, n)
-			h.add(filled == 0, s.ID, 0, off)
-			if filled += off; filled < block {
-				continue
-			}
-			dst = append(dst, Run{First: h.sum(), Blocks: 1})
-			filled = 0
-		}
-		if whole := (n - off) / block; whole > 0 {
-			h.add(true, s.ID, off, block)
-			r := Run{First: h.sum(), Step: step(seed, s.ID), Blocks: whole}
-			h.parent = r.Hash(whole - 1)
-			dst = append(dst, r)
-			off += whole * block
-		}
-		if off < n {
-			h.add(true, s.ID, off, n-off)
-			filled = n - off
-		}
-	}
+	var store [blockWords]uint64
+	c := cutter{seed, block, u}
+	dst, _ = c.cut(dst, partial{words: append(store[:0], seed)}, p, p.Len(u)/block*block)
 	return dst
 }
 
@@ -63,12 +34,71 @@ func (p Prompt) AppendRuns(dst []Run, seed uint64, block int, u Unit) []Run {
 // returns it; the parameters are those of AppendRuns.
 func (p Prompt) AppendHashes(dst []uint64, seed uint64, block int, u Unit) []uint64 {
 	var store [16]Run
-	for _, r := range p.AppendRuns(store[:0], seed, block, u) {
+	return appendHashes(dst, p.AppendRuns(store[:0], seed, block, u))
+}
+
+func appendHashes(dst []uint64, runs []Run) []uint64 {
+	for _, r := range runs {
 		for i := range r.Blocks {
 			dst = append(dst, r.Hash(i))
 		}
 	}
 	return dst
+}
+
+// A cutter cuts prompts into blocks of one length in one unit, hashed with one
+// seed.
+type cutter struct {
+	seed  uint64
+	block int
+	unit  Unit
+}
+
+// A partial is a block that is being filled.
+type partial struct {
+	words  []uint64 // what its hash is of; see hashWords
+	filled int
+}
+
+// with is the block and a piece of content.
+func (b partial) with(id uint64, off, n int) partial {
+	return partial{append(b.words, id, uint64(off), uint64(n)), b.filled + n}
+}
+
+// after is the next block, under the hash of this one.
+func (b partial) after(hash uint64) partial { return partial{words: append(b.words[:0], hash)} }
+
+// cut appends the runs of the blocks that the first n units of p complete, from
+// block b on, and returns the block that is left.
+func (c cutter) cut(dst []Run, b partial, p Prompt, n int) ([]Run, partial) {
+	for i := 0; n > 0; i++ {
+		take := min(p[i].length(c.unit), n)
+		dst, b = c.add(dst, b, p[i].ID, take)
+		n -= take
+	}
+	return dst, b
+}
+
+// add is cut for n units of a segment. What completes no block is not hashed.
+func (c cutter) add(dst []Run, b partial, id uint64, n int) ([]Run, partial) {
+	for off := 0; off < n; {
+		run := Run{Blocks: 1}
+		take := min(c.block-b.filled, n-off)
+		b = b.with(id, off, take)
+		off += take
+		if b.filled < c.block {
+			break
+		}
+		run.First = hashWords(c.seed, b.words)
+		if take == c.block {
+			run.Step = step(c.seed, id)
+			run.Blocks += (n - off) / c.block
+			off += (run.Blocks - 1) * c.block
+		}
+		dst = append(dst, run)
+		b = b.after(run.Hash(run.Blocks - 1))
+	}
+	return dst, b
 }
 
 // HashBlock is the hash, under parent's hash, of the block of that length in
@@ -79,22 +109,20 @@ func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 
 	if hash, ok := p.chained(seed, parent, start, block, u); ok {
 		return hash
 	}
-	h := blockHasher{seed: seed, parent: parent}
-	filled := 0
+	b := partial{words: []uint64{parent}}
 	for _, s := range p {
 		n := s.length(u)
 		if start >= n {
 			start -= n
 			continue
 		}
-		take := min(block-filled, n-start)
-		h.add(filled == 0, s.ID, start, take)
-		if filled += take; filled == block {
+		b = b.with(s.ID, start, min(block-b.filled, n-start))
+		if b.filled == block {
 			break
 		}
 		start = 0
 	}
-	return h.sum()
+	return hashWords(seed, b.words)
 }
 
 // chained is the block's hash in the prompt's chain, if parent is that of the
@@ -121,34 +149,50 @@ func (p Prompt) chained(seed, parent uint64, start, block int, u Unit) (hash uin
 // step is what a block deep in a segment adds to its parent's hash. It is odd,
 // so that no two blocks of a run are equal.
 func step(seed, id uint64) uint64 {
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], id^seed*0x9e3779b97f4a7c15)
-	return xxhash.Sum64(word[:]) | 1
+	return hashWords(0, []uint64{id ^ seed*goldenRatio}) | 1
 }
 
-// blockHasher hashes a block piece by piece: XXH64, with the seed, over the
-// parent's hash and the identity, offset and length of each piece of content.
-type blockHasher struct {
-	seed, parent uint64
-	digest       xxhash.Digest
-}
+// goldenRatio is its fraction, in 64 bits.
+const goldenRatio = 0x9e3779b97f4a7c15
 
-// add adds a piece of content, the first of its block if begin is set.
-func (h *blockHasher) add(begin bool, id uint64, off, n int) {
-	var word [24]byte
-	if begin {
-		h.digest.ResetWithSeed(h.seed)
-		binary.LittleEndian.PutUint64(word[:8], h.parent)
-		h.digest.Write(word[:8])
+// A block is hashed as its parent's hash and, of each piece of content in it, the
+// identity, offset and length. blockWords is enough for a parent and four pieces.
+const blockWords = 13
+
+// hashWords is XXH64 with a seed over the words as 8 little-endian bytes each
+// (https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md). The library's
+// one-shot function takes no seed, and a digest costs more than the hash.
+func hashWords(seed uint64, words []uint64) uint64 {
+	h, rest := seed+xxPrime5, words
+	if len(words) >= 4 {
+		a, b, c, d := seed+xxLane1, seed+xxPrime2, seed, seed-xxPrime1
+		for ; len(rest) >= 4; rest = rest[4:] {
+			a, b = xxRound(a, rest[0]), xxRound(b, rest[1])
+			c, d = xxRound(c, rest[2]), xxRound(d, rest[3])
+		}
+		h = bits.RotateLeft64(a, 1) + bits.RotateLeft64(b, 7) + bits.RotateLeft64(c, 12) + bits.RotateLeft64(d, 18)
+		for _, lane := range [...]uint64{a, b, c, d} {
+			h = (h^xxRound(0, lane))*xxPrime1 + xxPrime4
+		}
 	}
-	binary.LittleEndian.PutUint64(word[0:], id)
-	binary.LittleEndian.PutUint64(word[8:], uint64(off))
-	binary.LittleEndian.PutUint64(word[16:], uint64(n))
-	h.digest.Write(word[:])
+	h += uint64(8 * len(words))
+	for _, w := range rest {
+		h = bits.RotateLeft64(h^xxRound(0, w), 27)*xxPrime1 + xxPrime4
+	}
+	h = (h ^ h>>33) * xxPrime2
+	h = (h ^ h>>29) * xxPrime3
+	return h ^ h>>32
 }
 
-// sum ends the block, whose hash is the parent of the next.
-func (h *blockHasher) sum() uint64 {
-	h.parent = h.digest.Sum64()
-	return h.parent
+func xxRound(lane, word uint64) uint64 {
+	return bits.RotateLeft64(lane+word*xxPrime2, 31) * xxPrime1
 }
+
+const (
+	xxPrime1 uint64 = 0x9e3779b185ebca87
+	xxPrime2 uint64 = 0xc2b2ae3d27d4eb4f
+	xxPrime3 uint64 = 0x165667b19e3779f9
+	xxPrime4 uint64 = 0x85ebca77c2b2ae63
+	xxPrime5 uint64 = 0x27d4eb2f165667c5
+	xxLane1  uint64 = 0x60ea27eeadc0b5d6 // xxPrime1 + xxPrime2, wrapped
+)

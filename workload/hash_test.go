@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"encoding/binary"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -47,6 +49,59 @@ func TestHashesFollowContent(t *testing.T) {
 				require.Equal(t, hp[i], hq[i], "block %d", i)
 			}
 		}
+	})
+}
+
+// A block's hash is XXH64 of what is in it, by the library.
+func TestHashWordsAgainstTheLibrary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		words := rapid.SliceOfN(rapid.Uint64(), 0, 20).Draw(t, "words")
+		digest := xxhash.NewWithSeed(seed)
+		for _, w := range words {
+			require.NoError(t, binary.Write(digest, binary.LittleEndian, w))
+		}
+		require.Equal(t, digest.Sum64(), hashWords(seed, words))
+	})
+}
+
+// hashesByBlock cuts the prompt block by block and hashes with the library.
+func hashesByBlock(p Prompt, seed uint64, block int, u Unit) (hashes []uint64) {
+	var pieces []byte // of the block that is being filled
+	filled, parent := 0, seed
+	for _, s := range p {
+		inside := false // the block before lies in this segment
+		for off := 0; off < s.length(u); {
+			take := min(block-filled, s.length(u)-off)
+			for _, w := range []uint64{s.ID, uint64(off), uint64(take)} {
+				pieces = binary.LittleEndian.AppendUint64(pieces, w)
+			}
+			off, filled = off+take, filled+take
+			if filled < block {
+				continue
+			}
+			if inside {
+				parent += step(seed, s.ID)
+			} else {
+				digest := xxhash.NewWithSeed(seed)
+				digest.Write(binary.LittleEndian.AppendUint64(nil, parent))
+				digest.Write(pieces)
+				parent = digest.Sum64()
+			}
+			hashes = append(hashes, parent)
+			pieces, filled, inside = pieces[:0], 0, take == block
+		}
+	}
+	return hashes
+}
+
+func TestHashesAgainstBlockByBlock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := genPrompt(t, "p")
+		block := rapid.IntRange(1, 60).Draw(t, "block")
+		seed := rapid.Uint64().Draw(t, "seed")
+		u := rapid.SampledFrom([]Unit{Tokens, Bytes}).Draw(t, "unit")
+		require.Equal(t, hashesByBlock(p, seed, block, u), p.AppendHashes(nil, seed, block, u))
 	})
 }
 
