@@ -44,8 +44,13 @@ func TestRoutingStudy(t *testing.T) {
 	}
 
 	t.Run("measured inside the band", func(t *testing.T) {
-		require.GreaterOrEqual(t, study.Coverage(0.005, "cache_hit_ratio")[0].Inside, 23, "hit ratio")
-		require.GreaterOrEqual(t, study.Coverage(0.05, "ttft.p95")[0].Inside, 18, "TTFT p95")
+		require.Equal(t, 24, study.Coverage(0.005, "cache_hit_ratio")[0].Inside, "hit ratio")
+		for metric, least := range map[string]int{"ttft.p50": 24, "ttft.p95": 23, "tpot.p95": 23} {
+			require.GreaterOrEqual(t, study.Coverage(0.05, metric)[0].Inside, least, metric)
+		}
+		// Two of the three outside are off by one; with the measured difference
+		// between replicas in the band, r1-hot90-prefix-cache is inside.
+		require.GreaterOrEqual(t, study.Coverage(0, "good")[0].Inside, 21, "good")
 	})
 	t.Run("split", func(t *testing.T) {
 		for phase, want := range map[string]string{
@@ -69,8 +74,8 @@ func TestRoutingStudy(t *testing.T) {
 	t.Run("good and TTFT p95", func(t *testing.T) {
 		for _, phase := range []string{"r1-hot50-prefix-cache", "r2-hot50-prefix-cache", "r2-hot90-prefix-cache", "r2-warm-uniform-prefix-cache"} {
 			p := phases[phase]
-			require.InDelta(t, p.Measured.Good.Or(0), p.Simulated.Good.Or(0), 3, phase)
-			require.InEpsilon(t, float(t, p.Measured.TTFT.P95), float(t, p.Simulated.TTFT.P95), 0.08, phase)
+			require.InDelta(t, p.Measured.Good.Or(0), p.Simulated.Good.Or(0), 1, phase)
+			require.InEpsilon(t, float(t, p.Measured.TTFT.P95), float(t, p.Simulated.TTFT.P95), 0.015, phase)
 		}
 	})
 	t.Run("the imbalance fallback", func(t *testing.T) {

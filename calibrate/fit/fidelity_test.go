@@ -3,6 +3,7 @@ package fit_test
 import (
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,9 +50,12 @@ func off(simulated, measured record.Float) float64 {
 
 // The built-in profile is fitted to the production study and the benchmarks:
 // the routing study is held out. Where the router's choices do not hang on
-// chance, its phases are met one by one.
+// chance, its phases are met one by one, in the median over seeds: which
+// documents begin with a token that shows nothing is not known and is drawn
+// from the seed, and in the hot phases one document's draw moves nearly all
+// TPOTs by 1/127.
 func TestRoutingStudyHeldOut(t *testing.T) {
-	study, runs := phases(t, "routing-study", profile(t, builtin, nil), 1)
+	study, runs := phases(t, "routing-study", profile(t, builtin, nil), 100)
 	for i, ph := range study.Phases {
 		cold, prefix := strings.Contains(ph.Name, "cold"), ph.Policy == "prefix-cache"
 		warmLeast := strings.Contains(ph.Name, "warm") && ph.Policy == "least-request"
@@ -59,25 +63,53 @@ func TestRoutingStudyHeldOut(t *testing.T) {
 			continue
 		}
 		t.Run(ph.Name, func(t *testing.T) {
-			m, s := ph.Measured, runs[i][0]
-			// Which first tokens show nothing is not known request by request:
-			// each moves a TPOT by 1/127.
-			require.Less(t, off(s.TPOT.P50, m.TPOT.P50), 0.013, "TPOT p50")
-			require.Less(t, off(s.TPOT.P95, m.TPOT.P95), 0.02, "TPOT p95")
+			m := ph.Measured
+			require.Less(t, off(medianOf(runs[i], tpotP50), m.TPOT.P50), 0.007, "TPOT p50")
+			require.Less(t, off(medianOf(runs[i], tpotP95), m.TPOT.P95), 0.006, "TPOT p95")
 			if ph.Name == "r1-hot90-prefix-cache" {
 				// Measured, the 17th request outstanding beyond the other replica's
 				// came at 18.13 s, simulated at 20.6 s: 80 ms of a queue decide, see
 				// TestBandsCoverTheRoutingStudy.
 				return
 			}
-			bound := 0.03
+			bound := 0.015
 			if warmLeast {
-				bound = 0.05
+				bound = 0.025
 			}
-			require.Less(t, off(s.TTFT.P95, m.TTFT.P95), bound, "TTFT p95")
-			require.InDelta(t, m.Good.Or(-1), s.Good.Or(-2), 1)
+			require.Less(t, off(medianOf(runs[i], ttftP95), m.TTFT.P95), bound, "TTFT p95")
+			for _, s := range runs[i] {
+				require.InDelta(t, m.Good.Or(-1), s.Good.Or(-2), 1)
+			}
 		})
 	}
+}
+
+func tpotP50(p *record.Phase) record.Float { return p.TPOT.P50 }
+func tpotP95(p *record.Phase) record.Float { return p.TPOT.P95 }
+func ttftP95(p *record.Phase) record.Float { return p.TTFT.P95 }
+
+func medianOf(runs []*record.Phase, value func(*record.Phase) record.Float) record.Float {
+	var values []float64
+	for _, r := range runs {
+		values = append(values, value(r).Or(math.NaN()))
+	}
+	return record.BandOf(values).P50
+}
+
+// In r2-hot90-prefix-cache the hot document has 86 of the 96 requests. Whether
+// its answers begin with a token that shows nothing moves the median TPOT by
+// 0.8%: the measured one is met if the token shows, and missed by 1.1% under the
+// study's own seed, which draws that it does not.
+func TestHotDocumentsFirstToken(t *testing.T) {
+	tpot := func(share string) record.Float {
+		study, runs := phases(t, "routing-study", profile(t, builtin, nil), 1, "workload.hidden_first_share="+share)
+		i := slices.IndexFunc(study.Phases, func(p scenario.Phase) bool { return p.Name == "r2-hot90-prefix-cache" })
+		return record.Some(runs[i][0].TPOT.P50.Or(0) / study.Phases[i].Measured.TPOT.P50.Or(0))
+	}
+	shows, hides := tpot("0").Or(0), tpot("1").Or(0)
+	require.InDelta(t, 1./127, shows-hides, 0.001)
+	require.InDelta(t, 1, shows, 0.004)
+	require.InDelta(t, 1, hides, 0.012)
 }
 
 // With step times that scatter as measured, the band over seeds covers what was
@@ -91,9 +123,10 @@ func TestBandsCoverTheRoutingStudy(t *testing.T) {
 		slack float64 // share of the band's bounds
 		least int     // of 24
 	}{
-		{"ttft.p95", func(p *record.Phase) float64 { return p.TTFT.P95.Or(0) }, 0.05, 23},
+		{"ttft.p95", func(p *record.Phase) float64 { return p.TTFT.P95.Or(0) }, 0.05, 24},
 		{"tpot.p95", func(p *record.Phase) float64 { return p.TPOT.P95.Or(0) }, 0.05, 23},
-		{"good", func(p *record.Phase) float64 { return float64(p.Good.Or(0)) }, 0.03, 23},
+		{"good", func(p *record.Phase) float64 { return float64(p.Good.Or(0)) }, 0, 22},
+		{"good, to one request", func(p *record.Phase) float64 { return float64(p.Good.Or(0)) }, 0.03, 24},
 	} {
 		inside, outside := 0, []string{}
 		for i, ph := range study.Phases {
