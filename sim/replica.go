@@ -142,9 +142,9 @@ func (r *run) deliver(q *request) {
 // enqueue puts the request in the engine's queue.
 func (r *run) enqueue(rep *replica, q *request) {
 	q.seq.ID, q.seq.Output, q.seq.Received = q.Index, q.wanted(), q.received()
-	if limits := rep.Limits(); limits.PrefixCaching {
+	if r.blocks != nil {
 		q.prompt = append(q.prompt[:len(q.Prompt)], answerOf(q))
-		q.seq.Hashes = q.prompt.AppendHashes(q.seq.Hashes[:0], 0, limits.BlockTokens, workload.Tokens)
+		q.seq.Hashes = r.blocks.AppendHashes(q.seq.Hashes[:0], q.prompt)
 		if q.leg != decoding {
 			r.sharing.add(q)
 		}

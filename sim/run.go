@@ -10,6 +10,7 @@ import (
 	"fleetsim/sim/autoscale/lifecycle"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
+	"fleetsim/workload"
 	"fmt"
 )
 
@@ -27,6 +28,7 @@ type run struct {
 	queue eventQueue
 	ends  stepEnds
 
+	blocks     *workload.Hasher // of the engines' blocks; nil: they cache no prefix
 	gateways   *gateways
 	kvEvents   kvEvents
 	ledgersOf  map[*router.Gateway]*ledgers
@@ -77,10 +79,13 @@ func newRun(s Setup) (*run, error) {
 
 // build makes the cluster.
 func (r *run) build() error {
-	if _, err := Limits(r.Profile, r.Scenario.Engine); err != nil {
+	limits, err := Limits(r.Profile, r.Scenario.Engine)
+	if err != nil {
 		return err
 	}
-	var err error
+	if limits.PrefixCaching {
+		r.blocks = workload.NewHasher(0, limits.BlockTokens, workload.Tokens)
+	}
 	if r.gateways, err = newGateways(r.Setup); err != nil {
 		return err
 	}
