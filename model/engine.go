@@ -45,6 +45,11 @@ type Seq struct {
 	Cached      int          // prompt tokens taken from the cache at the first admission
 	Preemptions int
 
+	progress
+}
+
+// progress is what the engine knows of a sequence.
+type progress struct {
 	computed  int // tokens scheduled so far, cache hits included
 	processed int // of these, tokens whose step has ended
 	target    int // tokens to compute before decoding: the prompt, and after a preemption its outputs too
@@ -82,9 +87,9 @@ func (s *Seq) known() int { return s.Prompt + s.Outputs }
 
 // reset prepares s for a run in an engine, keeping its storage.
 func (s *Seq) reset(now simtime.Time) {
-	*s = Seq{ID: s.ID, Owner: s.Owner, Prompt: s.Prompt, Output: s.Output, Hashes: s.Hashes, Hidden: s.Hidden, Received: s.Received,
-		Queued: now, Scheduled: simtime.Never, First: simtime.Never, Shown: simtime.Never,
-		target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
+	s.Queued, s.Scheduled, s.First, s.Shown, s.Last = now, simtime.Never, simtime.Never, simtime.Never, 0
+	s.Outputs, s.Cached, s.Preemptions = 0, 0, 0
+	s.progress = progress{target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
 }
 
 // Stats are an engine's counters since the start.
@@ -134,33 +139,26 @@ type step struct {
 	end     simtime.Time
 }
 
-// flight is the ring of steps that have been formed and not finished, the oldest
-// at first.
+// flight is the ring of steps that have been formed and not finished.
 type flight struct {
-	steps []step
-	first int
+	steps [maxDepth]step
+	first int // the oldest
 	n     int
+	depth int // how many there can be
 }
 
-// maxDepth is the number of steps that can be in flight.
+// maxDepth is the largest depth; a power of two.
 const maxDepth = 2
 
-func (f *flight) full() bool { return f.n == len(f.steps) }
+func (f *flight) full() bool { return f.n == f.depth }
 
 // at is the i-th step in flight, from the oldest; at n the place of the next.
-func (f *flight) at(i int) *step {
-	if i += f.first; i >= len(f.steps) {
-		i -= len(f.steps)
-	}
-	return &f.steps[i]
-}
+func (f *flight) at(i int) *step { return &f.steps[(f.first+i)%maxDepth] }
 
 // pop lets go of the oldest step. It stays readable until the next is formed.
 func (f *flight) pop() *step {
 	st := f.at(0)
-	if f.first++; f.first == len(f.steps) {
-		f.first = 0
-	}
+	f.first++
 	f.n--
 	return st
 }
@@ -170,7 +168,7 @@ func newEngine(l Limits) *engine {
 	if l.AsyncScheduling {
 		depth = maxDepth
 	}
-	e := &engine{Limits: l, pool: newBlockPool(l.Blocks, l.StateGroups+1), flight: flight{steps: make([]step, depth)}}
+	e := &engine{Limits: l, pool: newBlockPool(l.Blocks, l.StateGroups+1), flight: flight{depth: depth}}
 	e.hit.states = make([]int32, l.StateGroups)
 	return e
 }
@@ -183,7 +181,7 @@ func (e *engine) attention() int { return e.StateGroups }
 // or nil if there is nothing to do. The flight must not be full.
 func (e *engine) schedule(now simtime.Time) *step {
 	st := e.flight.at(e.flight.n)
-	*st = step{items: st.items[:0]}
+	st.number, st.members, st.items, st.work = 0, 0, st.items[:0], Work{}
 	e.freshStates = e.freshStates[:0]
 	budget, preempted := e.scheduleRunning(st)
 	if !preempted {

@@ -61,6 +61,16 @@ func (r *Replica) syncBefore(t simtime.Time) {
 // steadyBefore is how many of the steady steps ahead end before t.
 func (r *Replica) steadyBefore(t simtime.Time) int {
 	low, high := 0, r.ahead.steps
+	if high == 0 || r.end(0) >= t {
+		return 0
+	}
+	if after := t - r.lastEnd; after > 0 && r.ahead.cost > 0 {
+		// Of the steps to be scheduled none is shorter than the first.
+		high = min(high, int(after/r.ahead.cost)+r.engine.flight.n)
+	}
+	if r.end(high-1) < t {
+		return high
+	}
 	for low < high {
 		mid := int(uint(low+high) >> 1)
 		if r.end(mid) < t {
