@@ -113,9 +113,11 @@ func TestHotDocumentsFirstToken(t *testing.T) {
 }
 
 // With step times that scatter as measured, the band over seeds covers what was
-// measured. Cold phases are left a little too good.
+// measured. Cold phases are left a little too good. Several counts of good lie at
+// an edge of their band, which 100 seeds place to a request or so; with 400 it
+// stays where it is for 1,000.
 func TestBandsCoverTheRoutingStudy(t *testing.T) {
-	const seeds = 100
+	const seeds = 400
 	study, runs := phases(t, "routing-study", profile(t, builtin, nil), seeds, "model.noise=true")
 	for _, c := range []struct {
 		name  string
@@ -125,7 +127,7 @@ func TestBandsCoverTheRoutingStudy(t *testing.T) {
 	}{
 		{"ttft.p95", func(p *record.Phase) float64 { return p.TTFT.P95.Or(0) }, 0.05, 24},
 		{"tpot.p95", func(p *record.Phase) float64 { return p.TPOT.P95.Or(0) }, 0.05, 23},
-		{"good", func(p *record.Phase) float64 { return float64(p.Good.Or(0)) }, 0, 22},
+		{"good", func(p *record.Phase) float64 { return float64(p.Good.Or(0)) }, 0, 23},
 		{"good, to one request", func(p *record.Phase) float64 { return float64(p.Good.Or(0)) }, 0.03, 24},
 	} {
 		inside, outside := 0, []string{}
