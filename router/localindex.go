@@ -132,15 +132,15 @@ func (x *localIndex) walk(model uint32, runs []workload.Run, words []uint32, m *
 // the prompt, and reports whether any are left.
 func (x *localIndex) narrow(s int32, model uint32, depth int, words []uint32, m *matches) bool {
 	x.findHolders(s, model, words)
-	any := uint64(0)
+	left := uint64(0)
 	for w, pods := range x.left {
 		if lost := pods &^ x.held[w]; lost != 0 {
 			m.add(depth, w, lost)
 			x.left[w] = pods & x.held[w]
 		}
-		any |= x.left[w]
+		left |= x.left[w]
 	}
-	return any != 0
+	return left != 0
 }
 
 // findHolders sets x.held to the pods of the roster's words that were sent span s
