@@ -222,7 +222,7 @@ func (x *localIndex) node(r workload.Run) int32 {
 		x.unusedNode = x.nodes[n].head
 	} else {
 		n = int32(len(x.nodes))
-		x.nodes = append(x.nodes, runNode{})
+		x.nodes = append(roomy(x.nodes), runNode{})
 	}
 	x.nodes[n] = runNode{first: r.First, step: r.Step, head: noEntry}
 	x.table.put(r.First, n)
@@ -358,13 +358,22 @@ func (x *localIndex) copySpill(from int32) int32 {
 	return x.takeSpill(h)
 }
 
+// roomy is s with room for more. It doubles what is full: append alone, in smaller
+// steps, copies a large index five times over while it fills.
+func roomy[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s
+	}
+	return slices.Grow(s, max(64, len(s)))
+}
+
 // takeSpan is an unused span's number.
 func (x *localIndex) takeSpan() int32 {
 	if s := x.unusedSpan; s != noEntry {
 		x.unusedSpan = x.spans[s].older
 		return s
 	}
-	x.spans = append(x.spans, blockSpan{})
+	x.spans = append(roomy(x.spans), blockSpan{})
 	return int32(len(x.spans) - 1)
 }
 
