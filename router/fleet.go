@@ -238,12 +238,12 @@ func (f *fleet) drawLeast(rng *rand.Rand) int {
 // and returns that count.
 func (f *fleet) leastOf(set, least slotSet) int {
 	for i := range f.levels {
-		any := uint64(0)
+		found := uint64(0)
 		for w, pods := range f.set(&f.levels[i]) {
 			least[w] = pods & set[w]
-			any |= least[w]
+			found |= least[w]
 		}
-		if any != 0 {
+		if found != 0 {
 			return f.levels[i].count
 		}
 	}

@@ -132,15 +132,15 @@ func (x *localIndex) walk(model uint32, runs []workload.Run, words []uint32, m *
 // the prompt, and reports whether any are left.
 func (x *localIndex) narrow(s int32, model uint32, depth int, words []uint32, m *matches) bool {
 	x.findHolders(s, model, words)
-	any := uint64(0)
+	left := uint64(0)
 	for w, pods := range x.left {
 		if lost := pods &^ x.held[w]; lost != 0 {
 			m.add(depth, w, lost)
 			x.left[w] = pods & x.held[w]
 		}
-		any |= x.left[w]
+		left |= x.left[w]
 	}
-	return any != 0
+	return left != 0
 }
 
 // findHolders sets x.held to the pods of the roster's words that were sent span s
@@ -222,7 +222,7 @@ func (x *localIndex) node(r workload.Run) int32 {
 		x.unusedNode = x.nodes[n].head
 	} else {
 		n = int32(len(x.nodes))
-		x.nodes = append(x.nodes, runNode{})
+		x.nodes = append(roomy(x.nodes), runNode{})
 	}
 	x.nodes[n] = runNode{first: r.First, step: r.Step, head: noEntry}
 	x.table.put(r.First, n)
@@ -358,13 +358,22 @@ func (x *localIndex) copySpill(from int32) int32 {
 	return x.takeSpill(h)
 }
 
+// roomy is s with room for more. It doubles what is full: append alone, in smaller
+// steps, copies a large index five times over while it fills.
+func roomy[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s
+	}
+	return slices.Grow(s, max(64, len(s)))
+}
+
 // takeSpan is an unused span's number.
 func (x *localIndex) takeSpan() int32 {
 	if s := x.unusedSpan; s != noEntry {
 		x.unusedSpan = x.spans[s].older
 		return s
 	}
-	x.spans = append(x.spans, blockSpan{})
+	x.spans = append(roomy(x.spans), blockSpan{})
 	return int32(len(x.spans) - 1)
 }
 

@@ -1,6 +1,10 @@
 package sim
 
-import "fleetsim/simtime"
+import (
+	"sort"
+
+	"fleetsim/simtime"
+)
 
 // Gateways with state sync publish their in-flight counts. Each reads the
 // others' from a snapshot that is taken every 100 ms, and its policy sees its
@@ -28,9 +32,10 @@ func lastBefore(t, interval simtime.Time) int64 {
 // share gives p's policy the counts that it sees at now.
 func (g *gateways) share(now simtime.Time, p *gateway) {
 	k := lastBefore(now, g.refresh)
-	if k == noRefresh {
-		return
+	if k == p.shared {
+		return // since then only its own counts can have changed
 	}
+	p.shared = k
 	refresh := simtime.Time(k) * g.refresh
 	snapshot := refresh - refresh%snapshotInterval
 	for id := range g.pods {
@@ -70,12 +75,11 @@ func (h *history) add(now simtime.Time, n int, keep simtime.Time) {
 
 // at is the number after everything that happened up to t.
 func (h *history) at(t simtime.Time) int {
-	for i := len(h.changes) - 1; i >= 0; i-- {
-		if h.changes[i].at <= t {
-			return h.changes[i].to
-		}
+	later := sort.Search(len(h.changes), func(i int) bool { return h.changes[i].at > t })
+	if later == 0 {
+		return 0
 	}
-	return 0
+	return h.changes[later-1].to
 }
 
 // last is the number now.

@@ -29,9 +29,10 @@ const (
 func (r *run) readMetrics(p *gateway) {
 	g := r.gateways
 	k := lastBefore(r.now-g.config.MetricsDelay.Time, g.refresh)
-	if k == noRefresh {
+	if k == p.read {
 		return
 	}
+	p.read = k
 	for id := range g.pods {
 		view := &p.views[id]
 		if !g.pods[id].listed || view.refreshed == k {
@@ -230,14 +231,19 @@ func (p *probe) forget() {
 	}
 }
 
-// upTo is the latest reading up to the k-th, nil when there is none.
+// upTo is the latest reading up to the k-th, nil when there is none. Readings that
+// were not taken leave gaps: so many places before the last as the numbers are
+// apart lies a reading that is not too late, and mostly the one.
 func (p *probe) upTo(k int64) *reading {
-	for i := len(p.readings) - 1; i >= 0; i-- {
-		if p.readings[i].number <= k {
-			return &p.readings[i]
-		}
+	last := len(p.readings) - 1
+	if last < 0 || p.readings[0].number > k {
+		return nil
 	}
-	return nil
+	i := int(max(0, min(int64(last), int64(last)-(p.readings[last].number-k))))
+	for i < last && p.readings[i+1].number <= k {
+		i++
+	}
+	return &p.readings[i]
 }
 
 // observe prepares the replica's engine for the policies' questions, from now on.

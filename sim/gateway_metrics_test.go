@@ -218,3 +218,37 @@ func BenchmarkHot90Random(b *testing.B) { benchmark(b, "random") }
 func BenchmarkHot90StaleCounts(b *testing.B) {
 	benchmark(b, "prefix-cache", "router.gateways=2", "router.state_sync=true", "router.choice_to_count_delay=5ms")
 }
+
+// The reading up to a number is found however many were not taken, and a count at
+// a time however often it has changed.
+func TestLookingBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p probe
+		var h history
+		number, at := int64(-1), simtime.Time(0)
+		for range rapid.IntRange(0, 30).Draw(t, "readings") {
+			number += rapid.SampledFrom([]int64{1, 1, 1, 2, 7}).Draw(t, "step")
+			at += simtime.Time(rapid.IntRange(0, 3).Draw(t, "dt"))
+			p.readings = append(p.readings, reading{number: number})
+			h.changes = append(h.changes, change{at, len(h.changes) + 1})
+		}
+		for k := int64(-2); k <= number+2; k++ {
+			var want *reading
+			for i := range p.readings {
+				if p.readings[i].number <= k {
+					want = &p.readings[i]
+				}
+			}
+			require.Same(t, want, p.upTo(k), "up to %d", k)
+		}
+		for look := simtime.Time(-1); look <= at+1; look++ {
+			want := 0
+			for _, c := range h.changes {
+				if c.at <= look {
+					want = c.to
+				}
+			}
+			require.Equal(t, want, h.at(look), "at %d", look)
+		}
+	})
+}

@@ -36,6 +36,7 @@ type gateway struct {
 	byPolicy        map[string]*router.Gateway
 	rng             *rand.Rand
 	views           []podView // by pod number
+	read, shared    int64     // number of the refresh that the policy has everything of; noRefresh: none
 	requests        int       // that it has been given in the phase
 }
 
@@ -76,6 +77,7 @@ func newGateways(s Setup) (*gateways, error) {
 	for i := range max(sc.Router.Gateways, 1) {
 		g.processes = append(g.processes, &gateway{
 			byPolicy: map[string]*router.Gateway{}, rng: random.Stream(s.Seed, streamOf(i)),
+			read: noRefresh, shared: noRefresh,
 		})
 	}
 	if len(g.processes) > 1 {
@@ -136,6 +138,7 @@ func (p *gateway) use(s Setup, settings router.Settings) error {
 func (g *gateways) tell(p *gateway, id int) {
 	pod := g.pods[id]
 	p.views[id].refreshed = noRefresh
+	p.read, p.shared = noRefresh, noRefresh
 	if pod.listed {
 		p.AddPod(id, pod.name, pod.role, pod.roleSet)
 	} else {

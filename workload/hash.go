@@ -109,7 +109,8 @@ func (p Prompt) HashBlock(seed, parent uint64, start, block int, u Unit) uint64 
 	if hash, ok := p.chained(seed, parent, start, block, u); ok {
 		return hash
 	}
-	b := partial{words: []uint64{parent}}
+	var store [blockWords]uint64
+	b := partial{words: append(store[:0], parent)}
 	for _, s := range p {
 		n := s.length(u)
 		if start >= n {

@@ -13,6 +13,7 @@ type Hasher struct {
 	heads  []head   // a power of two
 	misses int      // since heads last grew, where another head lay
 	words  []uint64 // scratch
+	runs   []Run    // scratch
 }
 
 // A head is how some prompts begin: one or two segments, the last of the prompt
@@ -64,8 +65,8 @@ func (h *Hasher) AppendRuns(dst []Run, p Prompt) []Run {
 // AppendHashes appends the hash of every full block of the prompt to dst and
 // returns it.
 func (h *Hasher) AppendHashes(dst []uint64, p Prompt) []uint64 {
-	var store [16]Run
-	return appendHashes(dst, h.AppendRuns(store[:0], p))
+	h.runs = h.AppendRuns(h.runs[:0], p)
+	return appendHashes(dst, h.runs)
 }
 
 // head is the head of one or two segments.
