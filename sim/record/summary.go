@@ -370,7 +370,7 @@ func familiesOf(families *numbered[familyTally]) []Family {
 		out = append(out, Family{
 			Name:     strconv.Itoa(number),
 			Requests: Some(t.sent),
-			TTFTP95:  t.ttft.percentiles().P95,
+			TTFTP95:  t.ttft.p95(),
 		})
 	}
 	return out
