@@ -40,10 +40,10 @@ func RunAll(ctx context.Context, setups []Setup, workers int, done func()) ([]*r
 	var wg sync.WaitGroup
 	for range min(workers, len(chains)) {
 		wg.Go(func() {
-			var spare []*request // of the runs before
+			var runner Runner
 			for i := int(next.Add(1)) - 1; i < len(chains) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				first := chains[i].first
-				if err := runChain(ctx, setups[first:chains[i].end], &spare, func(k int, p *record.Phase) { finished(first+k, p) }); err != nil {
+				if err := runner.runChain(ctx, setups[first:chains[i].end], func(k int, p *record.Phase) { finished(first+k, p) }); err != nil {
 					cancel(err)
 					return
 				}
@@ -73,14 +73,13 @@ func chainsOf(setups []Setup) ([]chain, error) {
 	return chains, nil
 }
 
-// runChain runs setups one after the other in one cluster, until ctx ends. It uses
-// spare requests, and leaves those that it has no use for any more.
-func runChain(ctx context.Context, setups []Setup, spare *[]*request, done func(int, *record.Phase)) error {
+// runChain runs setups one after the other in one cluster, until ctx ends.
+func (n *Runner) runChain(ctx context.Context, setups []Setup, done func(int, *record.Phase)) error {
 	r, err := newRun(setups[0])
 	if err != nil {
 		return err
 	}
-	r.client.free = *spare
+	r.client.free, n.spare = n.spare, nil
 	for i := 0; i < len(setups) && ctx.Err() == nil; i++ {
 		if i > 0 {
 			if err := r.goOn(setups[i]); err != nil {
@@ -93,6 +92,6 @@ func runChain(ctx context.Context, setups []Setup, spare *[]*request, done func(
 		}
 		done(i, phase)
 	}
-	*spare = r.client.spare()
+	n.spare = r.client.spare()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"fleetsim/router"
 	"fleetsim/sim/record"
+	"fleetsim/sim/scenario"
 	"fleetsim/simtime"
 )
 
@@ -31,12 +32,19 @@ func newRecorder(s Setup, begin simtime.Time) recorder {
 	if s.Sketch {
 		summary = record.NewSketch(bounds)
 	}
-	if w := &s.Scenario.Workload; w.Requests > 0 {
-		const most = 1 << 16 // a plan may be cut short by its duration
-		summary.Expect(min(w.Requests/max(len(w.Tenants), 1)+1, most))
-	}
+	summary.Expect(planned(&s.Scenario.Workload) / max(len(s.Scenario.Workload.Tenants), 1))
 	return recorder{phase: phase, slo: bounds, begin: begin, last: begin,
 		overhead: s.Profile.ResponseOverhead, each: s.Each, summary: summary}
+}
+
+// planned is the number of requests that the load surely has, as far as it is worth
+// making room for; 0 when its end is a matter of time.
+func planned(w *scenario.Workload) int {
+	const most = 1 << 26
+	if w.Arrivals == nil || len(w.Arrivals.Stages) > 0 {
+		return 0
+	}
+	return min(w.Requests, most)
 }
 
 // dropped records an arrival that the client never sent.

@@ -56,12 +56,19 @@ type run struct {
 // Run simulates the setup and returns its phase record. It fails on a setup that
 // cannot be run, before anything has happened, and on a trace that cannot be read
 // to its end.
-func Run(s Setup) (*record.Phase, error) {
-	r, err := newRun(s)
-	if err != nil {
-		return nil, err
-	}
-	return r.simulate(context.Background())
+func Run(s Setup) (*record.Phase, error) { return new(Runner).Run(s) }
+
+// A Runner runs setups one after the other and hands on from each run to the next
+// the memory that it leaves. The zero Runner is ready; results do not depend on what it
+// has run before.
+type Runner struct {
+	spare []*request
+}
+
+// Run is the function Run.
+func (n *Runner) Run(s Setup) (phase *record.Phase, err error) {
+	err = n.runChain(context.Background(), []Setup{s}, func(_ int, p *record.Phase) { phase = p })
+	return phase, err
 }
 
 // newRun builds the cluster and the load of the setup.

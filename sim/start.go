@@ -12,14 +12,19 @@ import (
 func (r *run) prime() {
 	start := r.Scenario.Start
 	r.primeSpares()
+	if start.EngineCache == "cold" && start.RouterIndex == "cold" {
+		return
+	}
+	var hashes []uint64
 	for f := range r.client.prompts.Families() {
+		prompt := r.primingPrompt(f)
+		hashes = r.hashes(hashes[:0], prompt)
 		for id, rep := range r.replicas {
 			owns := r.owns(f, id)
 			if start.EngineCache == "all" || start.EngineCache == "owners" && owns {
-				rep.prime(r.primingPrompt(f))
+				rep.Prime(prompt.Len(workload.Tokens), hashes)
 			}
 			if start.RouterIndex == "owners" && owns {
-				prompt := r.primingPrompt(f)
 				r.gateways.remember(&router.Request{Prompt: prompt}, id)
 				r.ledgers.learn(prompt, id)
 			}
@@ -45,13 +50,18 @@ func (r *run) primingPrompt(family int) workload.Prompt {
 // primeSpares fills engines with further prefixes that no arrival uses.
 func (r *run) primeSpares() {
 	spares := workload.NewGenerator(Shape(r.client.w.Prompt), 0, spareContents, random.Stream(r.Seed, "spares"))
+	var prompt workload.Prompt
+	var hashes []uint64
 	for _, rep := range r.replicas {
 		for i := range r.Scenario.Start.Spare[rep.name] {
-			rep.prime(spares.Prompt(nil, -1, rep.id<<20+i, r.client.w.Prompt.BodyRepeat))
+			prompt = spares.Prompt(prompt[:0], -1, rep.id<<20+i, r.client.w.Prompt.BodyRepeat)
+			hashes = r.hashes(hashes[:0], prompt)
+			rep.Prime(prompt.Len(workload.Tokens), hashes)
 		}
 	}
 }
 
-func (rep *replica) prime(p workload.Prompt) {
-	rep.Prime(p.Len(workload.Tokens), p.AppendHashes(nil, 0, rep.Limits().BlockTokens, workload.Tokens))
+// hashes appends those of the prompt's blocks in an engine.
+func (r *run) hashes(dst []uint64, p workload.Prompt) []uint64 {
+	return p.AppendHashes(dst, 0, r.replicas[0].Limits().BlockTokens, workload.Tokens)
 }

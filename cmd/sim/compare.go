@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,11 +145,17 @@ func (o *compareFlags) planRuns(args []string) (*calibrate.Plan, error) {
 // compare runs the plan. Request records are kept only where something needs
 // them: they are most of the memory.
 func (o *compareFlags) compare(ctx context.Context, plan *calibrate.Plan, stderr io.Writer) (*calibrate.StudyComparison, error) {
+	loaded := map[string]*model.Profile{} // phases share theirs
 	profile := func(sc *scenario.Scenario) (*model.Profile, error) {
-		if o.profile != "" {
-			return profiles.Load(o.profile)
+		name := cmp.Or(o.profile, sc.Profile)
+		if p, ok := loaded[name]; ok {
+			return p, nil
 		}
-		return profiles.Load(sc.Profile)
+		p, err := profiles.Load(name)
+		if err == nil {
+			loaded[name] = p
+		}
+		return p, err
 	}
 	done := progress(stderr, "runs", o.repeat*len(plan.Study.Phases), o.progress)
 	if o.scenario == "" && o.plot == "" {

@@ -51,7 +51,7 @@ type Summary struct {
 	records     int
 	first, last float64 // start and end of the span on record, in seconds
 	tenants     ordered[string, tally]
-	families    ordered[int, familyTally]
+	families    numbered[familyTally]
 	replicas    ordered[string, replicaTally]
 }
 
@@ -64,7 +64,7 @@ type familyTally struct {
 // A replicaTally is what is kept of one replica.
 type replicaTally struct {
 	requests int
-	families ordered[int, familyCount]
+	families numbered[familyCount]
 }
 
 // A familyCount is how many requests of a family a replica got, and which of them
@@ -363,14 +363,14 @@ func (r Range) with(n int) Range {
 }
 
 // familiesOf is nil when no request names a family.
-func familiesOf(families *ordered[int, familyTally]) []Family {
+func familiesOf(families *numbered[familyTally]) []Family {
 	var out []Family
 	for _, number := range slices.Sorted(slices.Values(families.keys)) {
 		t := families.at(number)
 		out = append(out, Family{
 			Name:     strconv.Itoa(number),
 			Requests: Some(t.sent),
-			TTFTP95:  t.ttft.percentiles().P95,
+			TTFTP95:  t.ttft.p95(),
 		})
 	}
 	return out
@@ -478,4 +478,28 @@ func (o *ordered[K, V]) at(k K) *V {
 	}
 	o.latest = i
 	return &o.values[i]
+}
+
+// numbered is ordered for the numbers of families, which are mostly small.
+type numbered[V any] struct {
+	ordered[int, V]
+	small []int32 // places of the numbers from 0 on, from 1; 0: it has not come
+}
+
+// smallNumbers is how many are looked up without a hash.
+const smallNumbers = 1 << 8
+
+// at is the value of k, as ordered has it.
+func (n *numbered[V]) at(k int) *V {
+	if k < 0 || k >= smallNumbers {
+		return n.ordered.at(k)
+	}
+	for k >= len(n.small) {
+		n.small = append(n.small, 0)
+	}
+	if n.small[k] == 0 {
+		n.keys, n.values = append(n.keys, k), append(n.values, *new(V))
+		n.small[k] = int32(len(n.keys))
+	}
+	return &n.values[n.small[k]-1]
 }

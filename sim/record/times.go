@@ -36,6 +36,15 @@ func (t *times) merge(o *times) {
 	}
 }
 
+// p95 is the 95th percentile.
+func (t *times) p95() Float {
+	if t.sketch != nil {
+		return t.sketch.quantile(0.95)
+	}
+	settle(t.values, 0.95)
+	return Quantile(t.values, 0.95)
+}
+
 func (t *times) percentiles() Percentiles {
 	if t.sketch == nil {
 		return PercentilesOf(t.values)

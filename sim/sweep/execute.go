@@ -113,12 +113,13 @@ func (e *execution) stop(err error) {
 
 // work does tasks until there are none left.
 func (e *execution) work() {
+	var runner sim.Runner
 	for {
 		t, ok := e.take()
 		if !ok {
 			return
 		}
-		phase, err := sim.Run(e.sweep.Setup(t.cell, e.sweep.Seeds[t.k]))
+		phase, err := runner.Run(e.sweep.Setup(t.cell, e.sweep.Seeds[t.k]))
 		if err != nil {
 			e.stop(fmt.Errorf("cell %d (%s): %w", t.cell, e.sweep.Label(t.cell), err))
 			return
