@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
@@ -24,16 +23,23 @@ import (
 	"fleetsim/sim"
 )
 
-// childSweep takes long enough to be killed in.
-const childSweep = smallSweep
-
-// child is the process that TestKilled kills: it runs the sweep in dir.
-func child(dir string) {
-	s, err := source(childSweep, strings.Replace(smallBase, "requests = 24", "requests = 4000", 1)).Resolve()
+// child is a process that runs the sweep in dir, and is killed when it has done
+// runs of it; 0: it is not.
+func child(dir string, runs int) {
+	s, err := source(smallSweep, smallBase).Resolve()
 	if err != nil {
 		panic(err)
 	}
-	o := Options{Shard: Whole, Version: "test"}
+	o := Options{Shard: Whole, Version: "test", Progress: func(int, int) {
+		if runs--; runs != 0 {
+			return
+		}
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Kill()
+		}
+		panic(err) // not reached, but for want of a killer
+	}}
 	r, err := s.Execute(context.Background(), dir, o)
 	if err != nil {
 		panic(err)
@@ -43,40 +49,25 @@ func child(dir string) {
 	}
 }
 
-// A sweep that is killed twenty times and gone on with each time has the same
+// A sweep that is killed again and again, and gone on with each time, has the same
 // bytes as one that ran through.
 func TestKilled(t *testing.T) {
-	begin := func(dir string) (*exec.Cmd, *bytes.Buffer) {
+	run := func(dir string, runs int) error {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "SWEEP_TEST_CHILD="+dir)
-		out := &bytes.Buffer{}
-		cmd.Stderr = out
-		require.NoError(t, cmd.Start())
-		return cmd, out
+		cmd.Env = append(os.Environ(), "SWEEP_TEST_CHILD="+dir, "SWEEP_TEST_RUNS="+strconv.Itoa(runs))
+		return cmd.Run()
 	}
 	whole := t.TempDir()
-	cmd, out := begin(whole)
-	start := time.Now()
-	require.NoError(t, cmd.Wait(), out.String())
-	length := time.Since(start)
+	require.NoError(t, run(whole, 0))
 
 	killed := t.TempDir()
 	rng := random.Stream(4, "kill")
-	interrupted, sizes := 0, map[int64]bool{}
-	for range 20 {
-		cmd, _ := begin(killed)
-		time.Sleep(time.Duration(rng.Int64N(int64(length)/4 + 1)))
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // killed, or done before
-		if log, err := os.Stat(filepath.Join(killed, LogFile)); err == nil && !IsComplete(killed) {
-			interrupted++
-			sizes[log.Size()] = true
-		}
+	for range 10 {
+		require.Error(t, run(killed, 1+rng.IntN(4)))
+		require.FileExists(t, filepath.Join(killed, LogFile))
+		require.False(t, IsComplete(killed))
 	}
-	require.Greater(t, interrupted, 4, "the kills came while there was work")
-	require.Greater(t, len(sizes), 2, "and after some of it was done")
-	cmd, out = begin(killed)
-	require.NoError(t, cmd.Wait(), out.String())
+	require.NoError(t, run(killed, 0))
 	want := contents(t, whole)
 	got := contents(t, killed)
 	for name := range got { // a file being written when the kill came

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -403,7 +404,11 @@ func TestStoppingErrorRate(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SWEEP_TEST_CHILD"); dir != "" {
-		child(dir)
+		runs, err := strconv.Atoi(os.Getenv("SWEEP_TEST_RUNS"))
+		if err != nil {
+			panic(err)
+		}
+		child(dir, runs)
 		return
 	}
 	os.Exit(m.Run())
