@@ -13,7 +13,6 @@ type blockPool struct {
 	cached []map[uint64]int32
 	evicts int64
 	log    *cacheLog // nil: nobody watches
-	step   int64     // number of the step being formed
 }
 
 // nullBlock stands where a sequence holds no block.
@@ -26,7 +25,7 @@ type block struct {
 	group      int16
 	hashed     bool
 	hash       uint64
-	read       int64 // latest step that a decoding sequence reads the block in
+	readers    int32 // sequences that decode with the block
 }
 
 // newBlockPool returns a pool of n blocks, one of them the null block, whose
@@ -41,21 +40,6 @@ func newBlockPool(n, groups int) *blockPool {
 		p.cached[g] = make(map[uint64]int32)
 	}
 	return p
-}
-
-// newStep begins a step for readAgain.
-func (p *blockPool) newStep() { p.step++ }
-
-// readAgain notes that a decoding sequence reads a block in the step, and
-// reports whether another one does too.
-func (p *blockPool) readAgain(id int32) bool {
-	b := &p.blocks[id]
-	if b.ref == 1 {
-		return false
-	}
-	again := b.read == p.step
-	b.read = p.step
-	return again
 }
 
 // used is the number of blocks that some sequence holds.

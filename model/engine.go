@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"fleetsim/simtime"
@@ -114,6 +113,7 @@ type engine struct {
 	stride      stride
 	flight      flight
 	stats       Stats
+	lone        []*Seq   // scratch: those that decode by themselves in the current step
 	freshStates []uint64 // hashes of states registered in the current step
 	hit         hit      // of the latest lookup
 	spare       [][]int32
@@ -122,11 +122,10 @@ type engine struct {
 
 // An item is one sequence's share of a step.
 type item struct {
-	seq    *Seq
-	n      int  // tokens
-	epoch  int  // the sequence's epoch when it was scheduled
-	decode bool // the tokens are not of a prompt
-	emits  bool // the step produces an output token
+	seq   *Seq
+	n     int  // tokens
+	epoch int  // the sequence's epoch when it was scheduled
+	emits bool // the step produces an output token
 }
 
 // A step is one scheduled batch: the sequences that were in the stride then, and
@@ -190,7 +189,9 @@ func (e *engine) schedule(now simtime.Time) *step {
 	if len(st.items) == 0 && st.members == 0 {
 		return nil
 	}
-	e.countDecodes(st)
+	if len(e.lone) > 0 {
+		e.addLone(st)
+	}
 	e.stats.Steps++
 	e.flight.n++
 	return st
@@ -230,8 +231,8 @@ func (e *engine) scheduleRunning(st *step) (budget int, preempted bool) {
 	for ; i < len(e.running); i++ {
 		e.detach(e.running[i], false) // no token in this step
 	}
+	e.lookOut()
 	e.takeStride(st)
-	e.look()
 	return budget, preempted
 }
 
@@ -336,45 +337,48 @@ func (e *engine) add(st *step, s *Seq, n int) {
 	if emits {
 		s.scheduled++
 	}
-	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, decode: decode, emits: emits})
-}
-
-// countDecodes adds to the step's work the sequences that decode in it. What the
-// stride brings is known, unless others may share blocks with it.
-func (e *engine) countDecodes(st *step) {
-	alone := 0
-	for i := range st.items {
-		if st.items[i].decode {
-			alone++
-		}
-	}
-	if alone == 0 {
-		st.work.Decodes, st.work.DecodeContext, st.work.SharedContext = st.members, e.stride.context-int64(st.members), e.stride.shared
-		return
-	}
-	e.pool.newStep()
-	for _, s := range e.running {
-		if s.state == inStride {
-			e.settle(s)
-			e.addDecode(&st.work, s, s.computed)
-		}
-	}
-	for i := range st.items {
-		if st.items[i].decode {
-			e.addDecode(&st.work, st.items[i].seq, st.items[i].seq.computed)
-		}
+	st.items = append(st.items, item{seq: s, n: n, epoch: s.epoch, emits: emits})
+	if decode {
+		e.lone = append(e.lone, s)
 	}
 }
 
-// addDecode adds to w a sequence that decodes with context tokens.
-func (e *engine) addDecode(w *Work, s *Seq, context int) {
-	shared := 0
-	for _, id := range s.attn[:s.cached] { // only registered blocks can be shared
-		if e.pool.readAgain(id) {
+// addLone adds to the step's work the sequences that decode in it by themselves,
+// which may share blocks with each other and with the stride.
+func (e *engine) addLone(st *step) {
+	for _, s := range e.lone {
+		st.work.AddDecode(s.computed, e.read(s.attn[:s.cached]))
+	}
+	for _, s := range e.lone {
+		e.unread(s.attn[:s.cached])
+	}
+	clear(e.lone)
+	e.lone = e.lone[:0]
+}
+
+// read notes that one more sequence decodes with the blocks, and returns how many
+// of their tokens others decode with too. Only registered blocks can be shared.
+func (e *engine) read(blocks []int32) (shared int) {
+	for _, id := range blocks {
+		b := &e.pool.blocks[id]
+		if b.readers > 0 {
+			shared += e.BlockTokens
+		}
+		b.readers++
+	}
+	return shared
+}
+
+// unread takes back what read has noted, and returns how many of the tokens others
+// still decode with.
+func (e *engine) unread(blocks []int32) (shared int) {
+	for _, id := range blocks {
+		b := &e.pool.blocks[id]
+		if b.readers--; b.readers > 0 {
 			shared += e.BlockTokens
 		}
 	}
-	w.AddDecode(context, shared)
+	return shared
 }
 
 // A hit is what a lookup has found: the blocks of the prefix that all groups
@@ -580,6 +584,9 @@ func (e *engine) register(s *Seq, full int) {
 	for i := s.cached; i < full; i++ {
 		e.pool.cache(s.attn[i], e.attention(), s.Hashes[i])
 	}
+	if s.state == inStride {
+		e.stride.shared += e.read(s.attn[s.cached:full])
+	}
 	e.pool.log.stored(s, s.cached, full)
 	s.cached = full
 }
@@ -667,12 +674,7 @@ func (e *engine) complete(st *step, done func(*Seq)) {
 			done(s)
 		}
 	}
-	e.stride.done = math.MaxInt
-	for _, s := range e.running {
-		if s.state == inStride || s.state == drained {
-			e.stride.done = min(e.stride.done, s.pace.done)
-		}
-	}
+	e.lookOut()
 }
 
 // isComplete reports whether a running sequence has its last token.

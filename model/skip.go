@@ -24,7 +24,7 @@ func (r *Replica) plan() {
 		r.lookAhead(stretch{})
 		return
 	}
-	w := Work{Decodes: e.stride.n, DecodeContext: e.stride.context, SharedContext: e.stride.shared}
+	w := e.stride.work(Work{})
 	// Whoever is complete before it needs a look is so with a step that has to be taken.
 	steps := min(e.stride.due-1-e.stride.formed, e.stride.done-1-e.stride.ended)
 	r.lookAhead(stretch{steps: steps, cost: r.cost.Step(&w), slope: simtime.Time(w.Decodes) * r.cost.PerDecodeContext})

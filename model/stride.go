@@ -13,14 +13,14 @@ import (
 // (settle), and the scheduler looks at it when its last token has been scheduled
 // or a block or state of it is due.
 type stride struct {
-	n      int          // sequences that take part in the next step
-	formed int          // number of the latest step scheduled
-	ended  int          // number of the latest step that has ended
-	last   simtime.Time // when it did
-	due    int          // number of the first step before which a sequence needs a look
-	done   int          // number of the step with which the first sequence is complete, or before
-	// What the next step attends to, as Work counts it.
-	context, shared int64
+	n       int          // sequences that take part in the next step
+	formed  int          // number of the latest step scheduled
+	ended   int          // number of the latest step that has ended
+	last    simtime.Time // when it did
+	due     int          // number of the first step before which a sequence needs a look
+	done    int          // number of the step with which the first sequence is complete, or before
+	context int          // tokens that the sequences attend to in the next step, one after the other
+	shared  int          // of these, tokens that another attends to before
 }
 
 // A pace is where a sequence in stride is.
@@ -67,6 +67,8 @@ func (e *engine) joins(s *Seq) bool {
 		s.state = inStride
 		s.pace = pace{formed: formed, ended: formed, fin: formed + s.Output - s.scheduled, done: formed + s.Output - s.Outputs - e.underway(s)}
 		e.stride.n++
+		e.stride.context += s.computed + 1
+		e.stride.shared += e.read(s.attn[:s.cached])
 	}
 	s.pace.due = e.stride.formed + 2 + e.calm(s)
 	return true
@@ -89,9 +91,16 @@ func (e *engine) underway(s *Seq) int {
 // drain notes that all tokens of s have been scheduled.
 func (e *engine) drain(s *Seq) {
 	if s.state == inStride {
+		e.leave(s)
 		s.state = drained
-		e.stride.n--
 	}
+}
+
+// leave takes s, which is settled, out of the steps to come.
+func (e *engine) leave(s *Seq) {
+	e.stride.n--
+	e.stride.context -= s.computed + 1
+	e.stride.shared -= e.unread(s.attn[:s.cached])
 }
 
 // strides reports whether s has its token of the step being formed without a
@@ -100,30 +109,35 @@ func (e *engine) strides(s *Seq) bool { return s.state == inStride && s.pace.due
 
 // takeStride makes the sequences in stride take part in the step.
 func (e *engine) takeStride(st *step) {
-	if e.stride.n == 0 {
+	s := &e.stride
+	if s.n == 0 {
 		return
 	}
-	e.stride.formed++
-	e.stride.context += int64(e.stride.n)
-	st.number, st.members = e.stride.formed, e.stride.n
+	s.formed++
+	st.number, st.members, st.work = s.formed, s.n, s.work(st.work)
+	s.context += s.n
 }
 
-// look works out anew what the stride needs and when, after a change in it.
-func (e *engine) look() {
-	e.stride.due, e.stride.done = math.MaxInt, math.MaxInt
-	var w Work
-	e.pool.newStep()
+// work is w with what the next step does for the stride.
+func (s *stride) work(w Work) Work {
+	w.Decodes += s.n
+	w.DecodeContext += int64(s.context - s.shared)
+	w.SharedContext += int64(s.shared)
+	return w
+}
+
+// lookOut finds when a sequence is next due or complete.
+func (e *engine) lookOut() {
+	due, done := math.MaxInt, math.MaxInt
 	for _, s := range e.running {
 		switch s.state {
 		case inStride:
-			e.stride.due = min(e.stride.due, s.pace.due)
-			e.addDecode(&w, s, s.computed+e.stride.formed-s.pace.formed+1)
-			fallthrough
+			due, done = min(due, s.pace.due), min(done, s.pace.done)
 		case drained:
-			e.stride.done = min(e.stride.done, s.pace.done)
+			done = min(done, s.pace.done)
 		}
 	}
-	e.stride.context, e.stride.shared = w.DecodeContext, w.SharedContext
+	e.stride.due, e.stride.done = due, done
 }
 
 // calm is for how many steps after the one being formed a sequence, which is
@@ -167,12 +181,11 @@ func (e *engine) detach(s *Seq, leaves bool) {
 		}
 		st.members--
 		if !leaves {
-			st.items = append(st.items, item{seq: s, n: 1, epoch: s.epoch, decode: true, emits: true})
+			st.items = append(st.items, item{seq: s, n: 1, epoch: s.epoch, emits: true})
 		}
 	}
 	if s.state == inStride {
-		e.stride.n--
-		e.stride.due = 0
+		e.leave(s)
 	}
 	s.state = running
 }
@@ -184,7 +197,7 @@ func (e *engine) pass(n int, last simtime.Time) {
 	s.formed += n
 	s.ended += n
 	s.last = last
-	s.context += int64(n) * int64(s.n)
+	s.context += n * s.n
 	for i := range e.flight.n {
 		e.flight.at(i).number += n
 	}
@@ -195,7 +208,7 @@ func (e *engine) pass(n int, last simtime.Time) {
 // steady reports whether the stride is all there is: in the steps in flight, in
 // the batch, and in what the next step will be.
 func (e *engine) steady() bool {
-	if !e.flight.full() || e.stride.due <= e.stride.formed+1 || e.stride.n != len(e.running) || e.stride.n > e.MaxBatchedTokens ||
+	if !e.flight.full() || e.stride.n == 0 || e.stride.due <= e.stride.formed+1 || e.stride.n != len(e.running) || e.stride.n > e.MaxBatchedTokens ||
 		e.waiting.len() > 0 && len(e.running) < e.MaxNumSeqs {
 		return false
 	}
