@@ -141,7 +141,7 @@ type step struct {
 // flight is the ring of steps that have been formed and not finished.
 type flight struct {
 	steps [maxDepth]step
-	first int // the oldest
+	first uint // the oldest, modulo maxDepth
 	n     int
 	depth int // how many there can be
 }
@@ -152,7 +152,7 @@ const maxDepth = 2
 func (f *flight) full() bool { return f.n == f.depth }
 
 // at is the i-th step in flight, from the oldest; at n the place of the next.
-func (f *flight) at(i int) *step { return &f.steps[(f.first+i)%maxDepth] }
+func (f *flight) at(i int) *step { return &f.steps[(f.first+uint(i))%maxDepth] }
 
 // pop lets go of the oldest step. It stays readable until the next is formed.
 func (f *flight) pop() *step {

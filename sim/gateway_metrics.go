@@ -299,12 +299,9 @@ func (rep *replica) SetSpeed(now simtime.Time, slow model.Ratio) {
 }
 
 // Advance is the engine's, once it has been read.
-func (rep *replica) Advance(now simtime.Time, done func(*model.Seq)) {
+func (rep *replica) Advance(now simtime.Time) {
 	rep.read(now)
-	rep.Replica.Advance(now, func(s *model.Seq) {
-		rep.meter.count(s)
-		done(s)
-	})
+	rep.Replica.Advance(now, rep.done)
 	if rep.Next() == simtime.Never {
 		rep.meter.busy, rep.meter.busySince = rep.meter.busyUntil(now), simtime.Never
 	}

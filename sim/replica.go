@@ -28,6 +28,7 @@ type replica struct {
 	state  engineState
 	listed bool // in the endpoint list that is on its way to the gateway
 	active int  // requests in the engine
+	done   func(*model.Seq)
 
 	role, roleSet string // labels for prefill/decode disaggregation
 	meter         meter
@@ -49,6 +50,7 @@ type replica struct {
 func (r *run) newReplica(id int) *replica {
 	rep := &replica{id: id, name: r.replicaName(id)}
 	rep.role, rep.roleSet = r.role(id)
+	rep.done = func(s *model.Seq) { r.done(rep, s) }
 	r.replicas = append(r.replicas, rep)
 	r.boot(rep)
 	return rep
@@ -186,21 +188,20 @@ func (r *run) hang(q *request, status int, why string) {
 func (r *run) expect(rep *replica) { r.ends.set(rep.id, rep.Next()) }
 
 func (r *run) stepEnd(rep *replica) {
-	r.takeStep(rep)
+	rep.Advance(r.now)
 	r.expect(rep)
 	r.exitIfDrained(rep)
 }
 
-// takeStep takes the results of the replica's step that ends now.
-func (r *run) takeStep(rep *replica) {
-	rep.Advance(r.now, func(s *model.Seq) {
-		q := s.Owner.(*request)
-		q.inEngine = false
-		rep.active--
-		if !r.prefilled(q) {
-			r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
-		}
-	})
+// done ends the request of a sequence that the replica's engine has completed.
+func (r *run) done(rep *replica, s *model.Seq) {
+	q := s.Owner.(*request)
+	q.inEngine = false
+	rep.active--
+	rep.meter.count(s)
+	if !r.prefilled(q) {
+		r.push(r.now+r.Profile.ResponseOverhead, evStreamEnd, q)
+	}
 }
 
 // sync brings all engines up to now.
