@@ -24,7 +24,8 @@ func (r *Replica) plan() {
 		r.lookAhead(stretch{})
 		return
 	}
-	w := e.stride.work(Work{})
+	var w Work
+	e.stride.addTo(&w)
 	// Whoever is complete before it needs a look is so with a step that has to be taken.
 	steps := min(e.stride.due-1-e.stride.formed, e.stride.done-1-e.stride.ended)
 	r.lookAhead(stretch{steps: steps, cost: r.cost.Step(&w), slope: simtime.Time(w.Decodes) * r.cost.PerDecodeContext})

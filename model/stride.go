@@ -114,16 +114,16 @@ func (e *engine) takeStride(st *step) {
 		return
 	}
 	s.formed++
-	st.number, st.members, st.work = s.formed, s.n, s.work(st.work)
+	st.number, st.members = s.formed, s.n
+	s.addTo(&st.work)
 	s.context += s.n
 }
 
-// work is w with what the next step does for the stride.
-func (s *stride) work(w Work) Work {
+// addTo adds to w what the next step does for the stride.
+func (s *stride) addTo(w *Work) {
 	w.Decodes += s.n
 	w.DecodeContext += int64(s.context - s.shared)
 	w.SharedContext += int64(s.shared)
-	return w
 }
 
 // lookOut finds when a sequence is next due or complete.

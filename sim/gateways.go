@@ -193,17 +193,18 @@ func (r *run) route(q *request) {
 		g.share(r.now, p)
 	}
 	g.sessions, g.users = g.sessions || q.Session != "", g.users || q.Tenant != ""
-	q.routing = routing{gateway: p, asked: router.Request{
-		Prompt: &q.Prompt, User: q.Tenant, Session: q.Session, Arrived: r.now - g.config.RoutingLatency.Time,
-	}}
-	choice, err := p.Route(r.now, &q.routing.asked)
-	if err != nil {
+	rt := &q.routing
+	rt.gateway, rt.chosen, rt.counted = p, false, false
+	rt.asked.Prompt, rt.asked.User, rt.asked.Session = &q.Prompt, q.Tenant, q.Session
+	rt.asked.Arrived = r.now - g.config.RoutingLatency.Time
+	var err error
+	if rt.choice, err = p.Route(r.now, &rt.asked); err != nil {
 		r.answer(q, 503, routingError(err))
 		return
 	}
-	q.routing.choice, q.routing.chosen = choice, true
-	q.replica = r.replicas[choice.PodID]
-	q.replica.chosen = max(q.replica.chosen, p.Running(choice.PodID))
+	rt.chosen = true
+	q.replica = r.replicas[rt.choice.PodID]
+	q.replica.chosen = max(q.replica.chosen, p.Running(rt.choice.PodID))
 	r.ledgers.sent(q)
 	if delay := g.config.ChoiceToCountDelay.Time; delay > 0 {
 		r.push(r.now+delay, evForward, q)

@@ -55,10 +55,12 @@ func (t *times) percentiles() Percentiles {
 	}
 }
 
-// A sketch counts values in buckets whose bounds grow by a fixed factor, so that a
-// bucket's middle is within sketchError of whatever fell into it (Masson, Rim and
-// Lee, "DDSketch", 2019). Its size depends on how far apart the values are, not on
-// how many there are.
+// A sketch counts values in buckets that are narrow for what they hold, so that a
+// bucket's middle is within 0.05% of whatever fell into it (the idea of Masson, Rim
+// and Lee, "DDSketch", 2019). Here a bucket is the numbers that agree in their
+// exponent and the leading bits of their mantissa, of which an IEEE 754 number
+// consists in this order. A sketch's size depends on how far apart the values are,
+// not on how many there are.
 type sketch struct {
 	n      int
 	zeros  int // values too small to tell from 0
@@ -67,12 +69,10 @@ type sketch struct {
 }
 
 const (
-	sketchError = 0.0005
 	sketchFloor = 1e-9 // s
+	sketchBits  = 10   // of the mantissa
+	sketchShift = 52 - sketchBits
 )
-
-// sketchGrowth is the logarithm of the factor between the bounds of a bucket.
-var sketchGrowth = math.Log((1 + sketchError) / (1 - sketchError))
 
 func (s *sketch) add(v float64) {
 	s.n++
@@ -80,7 +80,7 @@ func (s *sketch) add(v float64) {
 		s.zeros++
 		return
 	}
-	s.count(int(math.Ceil(math.Log(v)/sketchGrowth)), 1)
+	s.count(int(math.Float64bits(v)>>sketchShift), 1)
 }
 
 func (s *sketch) count(bucket, n int) {
@@ -131,6 +131,5 @@ func (s *sketch) at(i int) float64 {
 		seen += n
 		return i < seen
 	})
-	upper := math.Exp(float64(s.least+bucket) * sketchGrowth)
-	return upper * (1 - sketchError)
+	return math.Float64frombits((uint64(s.least+bucket)<<1 | 1) << (sketchShift - 1))
 }
