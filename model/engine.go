@@ -180,7 +180,9 @@ func (e *engine) attention() int { return e.StateGroups }
 // or nil if there is nothing to do. The flight must not be full.
 func (e *engine) schedule(now simtime.Time) *step {
 	st := e.flight.at(e.flight.n)
-	st.number, st.members, st.items, st.work = 0, 0, st.items[:0], Work{}
+	st.number, st.members = 0, 0
+	st.items = st.items[:0]
+	st.work = Work{}
 	e.freshStates = e.freshStates[:0]
 	budget, preempted := e.scheduleRunning(st)
 	if !preempted {
@@ -659,15 +661,17 @@ func (e *engine) finish(done func(*Seq)) {
 // complete takes out the sequences whose last token came with st, in the order of
 // the batch that it was made of: running ones first, then preempted ones.
 func (e *engine) complete(st *step, done func(*Seq)) {
-	for i := 0; i < len(e.running); {
-		s := e.running[i]
+	left := e.running[:0]
+	for _, s := range e.running {
 		if !e.isComplete(s) {
-			i++
+			left = append(left, s)
 			continue
 		}
-		e.remove(s)
+		e.release(s)
 		done(s)
 	}
+	clear(e.running[len(left):])
+	e.running = left
 	for _, it := range st.items {
 		if s := it.seq; s.state == waiting && s.Outputs == s.Output {
 			e.remove(s)
@@ -690,10 +694,15 @@ func (e *engine) remove(s *Seq) {
 	if s.state == waiting {
 		e.waiting.remove(s)
 	} else {
-		e.detach(s, true)
 		i := slices.Index(e.running, s)
 		e.running = slices.Delete(e.running, i, i+1)
 	}
+	e.release(s)
+}
+
+// release ends s, which is in no queue any more.
+func (e *engine) release(s *Seq) {
+	e.detach(s, true)
 	e.freeBlocks(s)
 	s.state = ended
 }

@@ -129,7 +129,7 @@ func (r *Replica) lookAhead(s stretch) {
 // of the steps that have ended, and schedules further ones. It calls done for each
 // sequence that is complete.
 func (r *Replica) Advance(now simtime.Time, done func(*Seq)) {
-	for r.quiet && r.next <= now {
+	for r.quiet && (r.next <= now || r.ahead.steps == 0 && r.seen() <= now) {
 		r.skip(r.ahead.steps)
 		r.take(nil)
 	}
@@ -146,13 +146,16 @@ func (r *Replica) Advance(now simtime.Time, done func(*Seq)) {
 // take takes the results of the step that has ended, when the host sees it, and
 // schedules further ones.
 func (r *Replica) take(done func(*Seq)) {
-	st := r.engine.flight.at(0)
-	st.end = max(st.end, r.hostFree)
-	now := st.end
+	now := r.seen()
+	r.engine.flight.at(0).end = now
 	r.engine.finish(done)
 	r.refresh()
 	r.fill(now)
 }
+
+// seen is when the host takes the results of the oldest step in flight, unless
+// something comes between.
+func (r *Replica) seen() simtime.Time { return max(r.engine.flight.at(0).end, r.hostFree) }
 
 // fill schedules steps until the pipeline is full or there is nothing to do,
 // and looks how many after them need no looking at.

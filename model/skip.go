@@ -53,7 +53,7 @@ func (r *Replica) Sync(now simtime.Time) {
 // nothing.
 func (r *Replica) syncBefore(t simtime.Time) {
 	r.skip(r.steadyBefore(t))
-	for r.quiet && r.ahead.steps == 0 && max(r.end(0), r.hostFree) < t {
+	for r.quiet && r.ahead.steps == 0 && r.seen() < t {
 		r.take(nil)
 		r.skip(r.steadyBefore(t))
 	}
