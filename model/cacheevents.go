@@ -49,10 +49,12 @@ func (l *cacheLog) removed(group int, hash uint64) {
 // publish tells the watcher what has happened up to now, as soon as it is known
 // when the engine next takes results: the events go out with those.
 func (r *Replica) publish(now simtime.Time) {
-	l := r.engine.pool.log
-	if l == nil || len(l.events) == 0 || r.pending {
-		return
+	if l := r.engine.pool.log; l != nil && len(l.events) > 0 && !r.pending {
+		r.tell(now, l)
 	}
+}
+
+func (r *Replica) tell(now simtime.Time, l *cacheLog) {
 	at := now
 	if r.engine.flight.n > 0 {
 		at = max(r.engine.flight.at(0).end, r.hostFree)

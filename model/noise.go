@@ -37,12 +37,16 @@ func newJitter(n Noise, rng *rand.Rand) *jitter {
 }
 
 // of is a step's duration with its deviation; a nil jitter changes nothing.
-// Products are rounded to float64 one by one, so that no machine fuses them
-// with the sums.
 func (j *jitter) of(t simtime.Time) simtime.Time {
 	if j == nil {
 		return t
 	}
+	return j.draw(t)
+}
+
+// draw is t with the next step's deviation. Products are rounded to float64 one by
+// one, so that no machine fuses them with the sums.
+func (j *jitter) draw(t simtime.Time) simtime.Time {
 	c := j.StepCorrelation
 	fresh := float64(j.StepSD * j.rng.NormFloat64())
 	j.step = float64(c*j.step) + float64(math.Sqrt(1-float64(c*c))*fresh)

@@ -85,9 +85,12 @@ func (r *Replica) steadyBefore(t simtime.Time) int {
 
 // skip passes over the next n steady steps.
 func (r *Replica) skip(n int) {
-	if n == 0 {
-		return
+	if n > 0 {
+		r.passOver(n)
 	}
+}
+
+func (r *Replica) passOver(n int) {
 	e := r.engine
 	latest := r.end(n - 1)
 	// The steps in flight afterwards hold the same sequences as those before.
@@ -105,7 +108,9 @@ func (r *Replica) skip(n int) {
 	r.ahead.steps -= n
 	// The first of the steps ended before the scheduler saw the latest arrivals.
 	r.refresh()
-	if r.unseen = 0; n > 1 {
+	if r.unseen > 0 && n > 1 {
+		r.unseen = 0
 		r.refresh()
 	}
+	r.unseen = 0
 }

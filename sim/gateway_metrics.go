@@ -259,11 +259,15 @@ func (r *run) observe(rep *replica) {
 	}
 }
 
-// read brings the replica's probes up to now.
+// read brings the replica's probes, if it has any, up to now.
 func (rep *replica) read(now simtime.Time) {
 	if rep.probe != nil {
-		rep.probe.read(rep, now)
+		rep.readProbes(now)
 	}
+}
+
+func (rep *replica) readProbes(now simtime.Time) {
+	rep.probe.read(rep, now)
 	if rep.scrapes != nil {
 		rep.scrapes.read(rep, now)
 	}
