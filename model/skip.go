@@ -41,11 +41,14 @@ func (r *Replica) end(i int) simtime.Time {
 	return r.lastEnd + n*r.ahead.cost + n*(n-1)/2*r.ahead.slope
 }
 
-// Sync brings the replica's gauges and sequences up to now: to the steps that
-// end at or before it, but not past the one that Next announces. A replica
-// that nobody looks at need not be synced.
+// SyncGauges brings the replica's gauges and counters up to now: to the steps that
+// end at or before it, but not past the one that Next announces. A replica that
+// nobody looks at need not be synced.
+func (r *Replica) SyncGauges(now simtime.Time) { r.syncBefore(now + simtime.Tick) }
+
+// Sync brings the sequences up to now, too.
 func (r *Replica) Sync(now simtime.Time) {
-	r.syncBefore(now + simtime.Tick)
+	r.SyncGauges(now)
 	r.engine.settleAll()
 }
 

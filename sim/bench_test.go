@@ -56,8 +56,10 @@ var (
 		"workload.prompt.salt_tokens=0", "workload.prompt.salt_tokens_spread=0"}, coldStart...)
 	fleet64 = append([]string{"workload.requests=20000", "cluster.names=[]", "cluster.replicas=64", "workload.in_flight_cap=0",
 		"workload.arrivals.rate_per_second=51", "workload.prompt.families=1000", "workload.prompt.hot_fraction=0"}, coldStart...)
-	fleet1000 = append([]string{"workload.requests=20000", "cluster.names=[]", "cluster.replicas=1000", "workload.in_flight_cap=0",
-		"workload.arrivals.rate_per_second=800"}, coldStart...)
+	// The same load on each of 1,000 replicas, for long enough that building them is
+	// forgotten.
+	fleet1000 = append([]string{"workload.requests=500000", "cluster.names=[]", "cluster.replicas=1000", "workload.in_flight_cap=0",
+		"workload.arrivals.rate_per_second=800"}, wave...)
 )
 
 // of is the overrides with more of them.
@@ -88,6 +90,14 @@ func BenchmarkReplicas1000LeastRequest(b *testing.B) { benchmark(b, "least-reque
 
 func BenchmarkReplicas1000PrefixCache(b *testing.B) { benchmark(b, "prefix-cache", fleet1000...) }
 
+// A hundred documents of about 5,047 tokens on 1,000 replicas, most of which come to
+// hold most of them.
+func BenchmarkReplicas1000Documents(b *testing.B) {
+	benchmark(b, "prefix-cache", of(coldStart, "workload.requests=200000", "cluster.names=[]", "cluster.replicas=1000",
+		"workload.in_flight_cap=0", "workload.arrivals.rate_per_second=600", "workload.prompt.families=100",
+		"workload.prompt.hot_fraction=0")...)
+}
+
 // Prompts of 227 blocks that share nothing: the router's index is full after 881 of
 // them, and every further one takes the place of the oldest.
 func BenchmarkFullIndex(b *testing.B) {
@@ -97,7 +107,7 @@ func BenchmarkFullIndex(b *testing.B) {
 
 // A policy that reads engine metrics, which reach it at once or later.
 func BenchmarkMetrics(b *testing.B) {
-	for _, delay := range []string{"0s", "20ms"} {
+	for _, delay := range []string{"0s", "20ms", "1s", "5s", "30s"} {
 		b.Run("delay="+delay, func(b *testing.B) {
 			benchmark(b, "least-kv-cache", of(wave, "workload.requests=10000", "router.metrics_delay="+delay)...)
 		})

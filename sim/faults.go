@@ -98,7 +98,7 @@ func (r *run) speedUp(rep *replica) {
 func (r *run) setSpeed(rep *replica, speed model.Ratio) {
 	rep.speed = speed
 	if rep.answers() {
-		rep.Sync(r.now)
+		rep.SyncGauges(r.now)
 		rep.SetSpeed(r.now, speed)
 		r.expect(rep)
 	}

@@ -211,7 +211,7 @@ func (p *probe) read(rep *replica, now simtime.Time) {
 		p.forget()
 		for k := max(p.next, last-p.keep+1); k <= last; k++ {
 			at := simtime.Time(k) * p.every
-			rep.Replica.Sync(at)
+			rep.Replica.SyncGauges(at)
 			p.readings = append(p.readings, reading{k, rep.Gauges(), rep.Stats().OutputTokens, rep.meter.at(at)})
 		}
 	}
@@ -274,6 +274,12 @@ func (rep *replica) readProbes(now simtime.Time) {
 }
 
 // The methods of the engine that change what can be read of it.
+
+// SyncGauges is the engine's, once it has been read.
+func (rep *replica) SyncGauges(now simtime.Time) {
+	rep.read(now)
+	rep.Replica.SyncGauges(now)
+}
 
 // Sync is the engine's, once it has been read.
 func (rep *replica) Sync(now simtime.Time) {

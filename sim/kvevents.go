@@ -131,6 +131,6 @@ func (r *run) resetCache(rep *replica) bool {
 	if !rep.answers() {
 		return false
 	}
-	rep.Sync(r.now)
+	rep.SyncGauges(r.now)
 	return rep.ResetPrefixCache(r.now)
 }

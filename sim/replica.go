@@ -208,7 +208,7 @@ func (r *run) done(rep *replica, s *model.Seq) {
 func (r *run) sync() {
 	for _, rep := range r.replicas {
 		if rep.answers() {
-			rep.Sync(r.now)
+			rep.SyncGauges(r.now)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (r *run) snapshot() {
 		if !rep.answers() {
 			continue
 		}
-		rep.Sync(r.now)
+		rep.SyncGauges(r.now)
 		g := rep.Gauges()
 		rep.sampled = highest(rep.sampled, g)
 		if r.Sample != nil {

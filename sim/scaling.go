@@ -123,7 +123,7 @@ func (r *run) podSamples() []autoscale.Sample {
 		rep := r.replicas[pod.ID]
 		switch {
 		case rep.answers():
-			rep.Sync(r.now)
+			rep.SyncGauges(r.now)
 			s.State, s.Value = autoscale.Reported, r.scaler.read(r, rep)
 		case s.State == autoscale.Reported:
 			s.State = autoscale.Silent // deleted before it ran, or its engine has ended
