@@ -59,7 +59,8 @@ type progress struct {
 	state     seqState
 	pace      pace
 	attn      []int32
-	states    []stateBlocks
+	states    []int   // saved or running recurrent states: each by the number of the block-sized stretch that it belongs to
+	held      []int32 // the blocks of the states, one in each group
 }
 
 // A seqState is where a sequence is in its engine. From running to drained it is
@@ -74,12 +75,6 @@ const (
 	ended
 )
 
-// stateBlocks is one saved or running recurrent state: a block in each group.
-type stateBlocks struct {
-	pos    int // the state belongs to the block-sized stretch with this index
-	blocks []int32
-}
-
 // known is the number of tokens whose value is known: the prompt and the
 // outputs that have arrived.
 func (s *Seq) known() int { return s.Prompt + s.Outputs }
@@ -88,7 +83,7 @@ func (s *Seq) known() int { return s.Prompt + s.Outputs }
 func (s *Seq) reset(now simtime.Time) {
 	s.Queued, s.Scheduled, s.First, s.Shown, s.Last = now, simtime.Never, simtime.Never, simtime.Never, 0
 	s.Outputs, s.Cached, s.Preemptions = 0, 0, 0
-	s.progress = progress{target: s.Prompt, attn: s.attn[:0], states: s.states[:0]}
+	s.progress = progress{target: s.Prompt, attn: s.attn[:0], states: s.states[:0], held: s.held[:0]}
 }
 
 // Stats are an engine's counters since the start.
@@ -116,8 +111,7 @@ type engine struct {
 	lone        []*Seq   // scratch: those that decode by themselves in the current step
 	freshStates []uint64 // hashes of states registered in the current step
 	hit         hit      // of the latest lookup
-	spare       [][]int32
-	stepwise    bool // nothing joins the stride
+	stepwise    bool     // nothing joins the stride
 }
 
 // An item is one sequence's share of a step.
@@ -449,10 +443,10 @@ func (e *engine) admit(s *Seq, start, n int) bool {
 	}
 	s.attn = append(s.attn, e.hit.attn...)
 	if hits > 0 && e.StateGroups > 0 {
-		st := e.appendState(s, hits-1)
-		for g, id := range e.hit.states {
+		s.states = append(s.states, hits-1)
+		for _, id := range e.hit.states {
 			e.pool.touch(id)
-			st.blocks[g] = id
+			s.held = append(s.held, id)
 		}
 	}
 	s.computed, s.processed, s.cached = start, start, hits
@@ -503,7 +497,7 @@ func (s *Seq) statePositions() int {
 	if len(s.states) == 0 {
 		return 0
 	}
-	return s.states[len(s.states)-1].pos + 1
+	return s.states[len(s.states)-1] + 1
 }
 
 // extend gives a running sequence blocks for n more tokens, or reports false.
@@ -527,14 +521,12 @@ func (e *engine) extend(s *Seq, n int) bool {
 // dropStates releases the states that the sequence has moved past: those below
 // the running one whose stretch is wholly processed, not merely scheduled.
 func (e *engine) dropStates(s *Seq) {
-	for len(s.states) > 1 && (s.states[0].pos+1)*e.BlockTokens < s.processed {
-		first := s.states[0]
-		for _, id := range first.blocks {
+	for len(s.states) > 1 && (s.states[0]+1)*e.BlockTokens < s.processed {
+		for _, id := range s.held[:e.StateGroups] {
 			e.pool.release(id)
 		}
-		e.spare = append(e.spare, first.blocks)
-		copy(s.states, s.states[1:])
-		s.states = s.states[:len(s.states)-1]
+		s.states = append(s.states[:0], s.states[1:]...)
+		s.held = append(s.held[:0], s.held[e.StateGroups:]...)
 	}
 }
 
@@ -543,9 +535,9 @@ func (e *engine) dropStates(s *Seq) {
 func (e *engine) grow(s *Seq, tokens int) {
 	blocks := (tokens + e.BlockTokens - 1) / e.BlockTokens
 	if e.StateGroups > 0 && blocks > s.statePositions() {
-		st := e.appendState(s, blocks-1)
-		for g := range st.blocks {
-			st.blocks[g] = e.pool.take()
+		s.states = append(s.states, blocks-1)
+		for range e.StateGroups {
+			s.held = append(s.held, e.pool.take())
 		}
 	}
 	for len(s.attn) < blocks {
@@ -556,17 +548,6 @@ func (e *engine) grow(s *Seq, tokens int) {
 	}
 }
 
-func (e *engine) appendState(s *Seq, pos int) *stateBlocks {
-	var ids []int32
-	if n := len(e.spare); n > 0 {
-		ids, e.spare = e.spare[n-1], e.spare[:n-1]
-	} else {
-		ids = make([]int32, e.StateGroups)
-	}
-	s.states = append(s.states, stateBlocks{pos: pos, blocks: ids})
-	return &s.states[len(s.states)-1]
-}
-
 // register enters the blocks up to the full-th into the hash table; states
 // exist only where a chunk ended.
 func (e *engine) register(s *Seq, full int) {
@@ -574,14 +555,14 @@ func (e *engine) register(s *Seq, full int) {
 	if full <= s.cached {
 		return
 	}
-	for _, st := range s.states {
-		if st.pos < s.cached || st.pos >= full {
+	for i, pos := range s.states {
+		if pos < s.cached || pos >= full {
 			continue
 		}
-		for g, id := range st.blocks {
-			e.pool.cache(id, g, s.Hashes[st.pos])
+		for g := range e.StateGroups {
+			e.pool.cache(s.held[i*e.StateGroups+g], g, s.Hashes[pos])
 		}
-		e.freshStates = append(e.freshStates, s.Hashes[st.pos])
+		e.freshStates = append(e.freshStates, s.Hashes[pos])
 	}
 	for i := s.cached; i < full; i++ {
 		e.pool.cache(s.attn[i], e.attention(), s.Hashes[i])
@@ -614,16 +595,13 @@ func (e *engine) preemptLast() *Seq {
 func (e *engine) freeBlocks(s *Seq) {
 	for g := range e.StateGroups {
 		for i := len(s.states) - 1; i >= 0; i-- {
-			e.pool.release(s.states[i].blocks[g])
+			e.pool.release(s.held[i*e.StateGroups+g])
 		}
-	}
-	for _, st := range s.states {
-		e.spare = append(e.spare, st.blocks)
 	}
 	for i := len(s.attn) - 1; i >= 0; i-- {
 		e.pool.release(s.attn[i])
 	}
-	s.attn, s.states = s.attn[:0], s.states[:0]
+	s.attn, s.states, s.held = s.attn[:0], s.states[:0], s.held[:0]
 }
 
 // finish takes the results of the oldest step in flight, and hands each sequence

@@ -300,10 +300,8 @@ func checkPool(t require.TestingT, d *driver) {
 		for _, id := range s.attn {
 			refs[id]++
 		}
-		for _, st := range s.states {
-			for _, id := range st.blocks {
-				refs[id]++
-			}
+		for _, id := range s.held {
+			refs[id]++
 		}
 	}
 	free := 0

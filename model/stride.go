@@ -148,7 +148,7 @@ func (e *engine) calm(s *Seq) int {
 	b := e.BlockTokens
 	n := min(s.Output-s.scheduled, len(s.attn)*b-s.computed)
 	if len(s.states) > 1 {
-		n = min(n, (s.states[0].pos+1)*b-s.computed+1)
+		n = min(n, (s.states[0]+1)*b-s.computed+1)
 	}
 	if e.PrefixCaching && s.cached < len(s.Hashes) {
 		n = min(n, (s.cached+1)*b-s.computed-1)
