@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,11 +24,16 @@ func benchmarkSetup(b *testing.B, s Setup, sets ...string) {
 	p, err := profiles.Load("qwen3.8-27b-fp8-l20")
 	require.NoError(b, err)
 	s.Scenario, s.Profile, s.Seed = load(b, sets...), p, 1
-	requests, steps, events := 0, 0, 0
+	requests, steps, skipped, events := 0, 0, 0, 0
 	before := allocated()
 	for b.Loop() {
-		phase, err := Run(s)
+		r, err := newRun(s)
 		require.NoError(b, err)
+		phase, err := r.simulate(b.Context())
+		require.NoError(b, err)
+		for _, rep := range r.replicas {
+			skipped += int(rep.Skipped())
+		}
 		requests += phase.Planned.Or(0)
 		steps += phase.Steps.Or(0)
 		events += phase.Events.Or(0)
@@ -35,7 +42,8 @@ func benchmarkSetup(b *testing.B, s Setup, sets ...string) {
 	b.ReportMetric(each(float64(b.Elapsed().Nanoseconds())), "ns/request")
 	b.ReportMetric(float64(requests)/b.Elapsed().Seconds(), "requests/s")
 	b.ReportMetric(each(float64(allocated()-before)), "B/request")
-	b.ReportMetric(each(float64(steps)), "steps/request")
+	b.ReportMetric(each(float64(skipped)), "skipped/request")
+	b.ReportMetric(each(float64(steps-skipped)), "taken/request")
 	b.ReportMetric(each(float64(events)), "events/request")
 	b.ReportMetric(0, "ns/op") // says nothing beside ns/request
 }
@@ -112,4 +120,33 @@ func BenchmarkMetrics(b *testing.B) {
 			benchmark(b, "least-kv-cache", of(wave, "workload.requests=10000", "router.metrics_delay="+delay)...)
 		})
 	}
+}
+
+// How the cost of a request grows with what there is of everything.
+func BenchmarkGrowth(b *testing.B) {
+	grow := func(name string, values []int, policy string, sets func(n int) []string) {
+		for _, n := range values {
+			b.Run(name+"="+strconv.Itoa(n), func(b *testing.B) {
+				benchmarkSetup(b, Setup{Policy: policy, Sketch: true}, sets(n)...)
+			})
+		}
+	}
+	set := func(key string, n int) string { return key + "=" + strconv.Itoa(n) }
+	grow("requests", []int{1_000, 10_000, 100_000, 1_000_000}, "least-request", func(n int) []string {
+		return of(wave, set("workload.requests", n))
+	})
+	// The load of the wave on each replica, 200 requests.
+	grow("replicas", []int{2, 16, 128, 1_000}, "least-request", func(n int) []string {
+		return of(wave, "cluster.names=[]", "workload.in_flight_cap=0", set("cluster.replicas", n), set("workload.requests", 200*n),
+			fmt.Sprintf("workload.arrivals.rate_per_second=%g", 0.8*float64(n)))
+	})
+	grow("families", []int{8, 64, 512, 4_096}, "prefix-cache", func(n int) []string {
+		return of(coldStart, "cluster.names=[]", "cluster.replicas=8", "workload.in_flight_cap=0", "workload.requests=50000",
+			"workload.arrivals.rate_per_second=2", "workload.prompt.hot_fraction=0", set("workload.prompt.families", n))
+	})
+	// Half a lane's worth of arrivals, so that about as many run at a time.
+	grow("output", []int{8, 128, 2_048, 16_384}, "least-request", func(n int) []string {
+		return of(wave, "workload.requests=10000", set("workload.output_tokens", n),
+			fmt.Sprintf("workload.arrivals.rate_per_second=%g", 200/float64(n+100)))
+	})
 }

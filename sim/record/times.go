@@ -9,29 +9,44 @@ import (
 // their number must not matter, how many fall in each of many narrow buckets.
 type times struct {
 	values []float64
-	sketch *sketch
+	sketch *sketch // nil: values has all
 }
+
+// few is how many values are kept where their number must not matter: up to there
+// they take less than a sketch, which matters where there are many families.
+const few = 256
 
 func (t *times) add(v Float, sketched bool) {
 	f, ok := v.Get()
 	switch {
 	case !ok:
-	case !sketched:
-		t.values = append(t.values, f)
-	default:
-		if t.sketch == nil {
-			t.sketch = new(sketch)
-		}
+	case t.sketch != nil:
 		t.sketch.add(f)
+	default:
+		t.values = append(t.values, f)
+		if sketched && len(t.values) > few {
+			t.pour()
+		}
 	}
+}
+
+// pour puts the values into a sketch.
+func (t *times) pour() {
+	if t.sketch == nil {
+		t.sketch = new(sketch)
+	}
+	for _, v := range t.values {
+		t.sketch.add(v)
+	}
+	t.values = nil
 }
 
 func (t *times) merge(o *times) {
 	t.values = append(t.values, o.values...)
+	if t.sketch != nil || o.sketch != nil {
+		t.pour()
+	}
 	if o.sketch != nil {
-		if t.sketch == nil {
-			t.sketch = new(sketch)
-		}
 		t.sketch.merge(o.sketch)
 	}
 }

@@ -13,7 +13,7 @@ func TestSketchAgainstExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.OneOf(
 			rapid.Float64Range(0, 1e4), rapid.Float64Range(1e-6, 1e-2), rapid.Just(0.0),
-		), 1, 200).Draw(t, "values")
+		), 1, 3*few).Draw(t, "values")
 		var exact, one, a, b times
 		for i, v := range values {
 			exact.add(Some(v), false)
