@@ -12,6 +12,7 @@ import (
 	"fleetsim/sim"
 	"fleetsim/sim/scenario"
 	"fleetsim/sim/scenario/strict"
+	"fleetsim/spelling"
 )
 
 // A Plan says how measured phases are simulated.
@@ -49,7 +50,7 @@ func PlanRuns(nameOrPath string, sets []string, policies map[string]string, meas
 	}
 	for _, phase := range sortedKeys(policies) {
 		if phase != "" && !slices.ContainsFunc(measured, func(m *Measured) bool { return m.phase == phase }) {
-			return nil, fmt.Errorf("a policy is given for the phase %q, which was not measured%s", phase, strict.Suggest(phase, phaseNames(measured)))
+			return nil, fmt.Errorf("a policy is given for the phase %q, which was not measured%s", phase, spelling.Suggest(phase, phaseNames(measured)))
 		}
 	}
 	if !doc.Has("phases") {
@@ -85,7 +86,7 @@ func planStudy(file string, study *scenario.Study, measured []*Measured) (*Plan,
 		at := slices.Index(names, m.phase)
 		switch {
 		case at < 0:
-			problems = append(problems, fmt.Errorf("%s: phase %q: %s has no phase of this name%s", m.Source, m.phase, file, strict.Suggest(m.phase, names)))
+			problems = append(problems, fmt.Errorf("%s: phase %q: %s has no phase of this name%s", m.Source, m.phase, file, spelling.Suggest(m.phase, names)))
 		case of[at] != nil:
 			problems = append(problems, fmt.Errorf("%s: phase %q: it was read from %s already", m.Source, m.phase, of[at].Source))
 		default:

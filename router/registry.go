@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"fleetsim/spelling"
 )
 
 // Options are inputs of a policy that are no settings of the gateway.
@@ -73,44 +75,11 @@ func newSingle(name string, s Settings, o Options) (Policy, error) {
 	f := factories[name]
 	factoriesMu.RUnlock()
 	if f == nil {
-		return nil, fmt.Errorf("unknown policy %q; the nearest is %q", name, nearest(name, Names()))
+		return nil, fmt.Errorf("unknown policy %q; the nearest is %q", name, spelling.Nearest(name, Names()))
 	}
 	p, err := f(s, o)
 	if err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)
 	}
 	return p, nil
-}
-
-// nearest is the candidate that takes the fewest edits to become name, the first
-// of equals.
-func nearest(name string, candidates []string) string {
-	best, least := "", -1
-	for _, c := range candidates {
-		if d := editDistance(name, c); least < 0 || d < least {
-			best, least = c, d
-		}
-	}
-	return best
-}
-
-// editDistance is Levenshtein's distance in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitution := diagonal
-			if a[i] != b[j] {
-				substitution++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitution, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fleetsim/simtime"
+	"fleetsim/spelling"
 )
 
 // Settings are a gateway's settings. The names of the environment variables
@@ -185,7 +186,7 @@ func ParseSettings(env map[string]string) (Settings, error) {
 			}
 		case strings.HasPrefix(name, "AIBRIX_"):
 			problems = append(problems, fmt.Errorf("%s: AIBrix v0.7.0 has no such setting; the nearest is %s",
-				name, nearest(name, knownNames())))
+				name, spelling.Nearest(name, knownNames())))
 		}
 	}
 	return s, errors.Join(append(problems, s.Validate())...)

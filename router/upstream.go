@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"fleetsim/spelling"
 )
 
 // An UpstreamFix is a switch that turns off one surprise of AIBrix v0.7.0, so
@@ -39,7 +41,7 @@ func checkFixes(fixed map[string]bool) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(fixed)) {
 		if !slices.Contains(names, name) {
-			problems = append(problems, fmt.Errorf("upstream_fixed: no switch %q; the nearest is %q", name, nearest(name, names)))
+			problems = append(problems, fmt.Errorf("upstream_fixed: no switch %q; the nearest is %q", name, spelling.Nearest(name, names)))
 		}
 	}
 	return errors.Join(problems...)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
+	"fleetsim/spelling"
 )
 
 // AnnotationPrefix may be left out of the names.
@@ -110,7 +110,7 @@ func (s *Settings) parse(name, value string) (err error) {
 			err = fmt.Errorf("%q is not a boolean; allowed are true and false", value)
 		}
 	default:
-		err = errors.New("unknown" + strict.Suggest(name, annotationNames[:]))
+		err = errors.New("unknown" + spelling.Suggest(name, annotationNames[:]))
 	}
 	return err
 }

@@ -25,8 +25,8 @@ import (
 	"math"
 	"slices"
 
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
+	"fleetsim/spelling"
 )
 
 // A Strategy names a scaling algorithm.
@@ -154,7 +154,7 @@ func New(cfg Config) (*Scaler, error) {
 	}
 	for _, name := range cfg.UpstreamFixed {
 		if !slices.Contains(Fixes(), name) {
-			problems = append(problems, fmt.Errorf("upstream_fixed %q: unknown%s", name, strict.Suggest(name, Fixes())))
+			problems = append(problems, fmt.Errorf("upstream_fixed %q: unknown%s", name, spelling.Suggest(name, Fixes())))
 		}
 	}
 	s := &Scaler{

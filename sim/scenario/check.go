@@ -12,6 +12,7 @@ import (
 	"fleetsim/sim/autoscale"
 	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
+	"fleetsim/spelling"
 	"fleetsim/workload/trace"
 )
 
@@ -138,7 +139,7 @@ func (c *checker) zeroOrAtLeast(p strict.Path, d Duration, least simtime.Time) {
 
 func (c *checker) oneOf(p strict.Path, name string, known []string) {
 	if !slices.Contains(known, name) {
-		c.bad(p, "%s %q is unknown%s", p, name, strict.Suggest(name, known))
+		c.bad(p, "%s %q is unknown%s", p, name, spelling.Suggest(name, known))
 	}
 }
 
@@ -147,7 +148,7 @@ func (c *checker) scenario(sc *Scenario) {
 		c.bad("name", "name must not be empty")
 	}
 	if known := profiles.Names(); !strings.HasSuffix(sc.Profile, ".toml") && !slices.Contains(known, sc.Profile) {
-		c.bad("profile", "unknown profile %q%s; a file's name ends in .toml", sc.Profile, strict.Suggest(sc.Profile, known))
+		c.bad("profile", "unknown profile %q%s; a file's name ends in .toml", sc.Profile, spelling.Suggest(sc.Profile, known))
 	}
 	c.policies(sc)
 	c.cluster(&sc.Cluster)
@@ -487,7 +488,7 @@ func readyNames(cl *Cluster) []string {
 func (c *checker) replica(p strict.Path, name string, known []string) {
 	if !slices.Contains(known, name) {
 		known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
-		c.bad(p, "%s: no replica is called %q%s", p, name, strict.Suggest(name, known))
+		c.bad(p, "%s: no replica is called %q%s", p, name, spelling.Suggest(name, known))
 	}
 }
 
@@ -509,7 +510,7 @@ func (c *checker) autoscale(sc *Scenario) {
 	a := &sc.Autoscale
 	if a.Strategy == "" {
 		if a.Max != 0 || a.Metric != "" || a.Target != 0 || len(a.PreScale) > 0 {
-			c.bad(p, "[autoscale] needs a strategy%s", strict.Suggest("", strategies[:]))
+			c.bad(p, "[autoscale] needs a strategy%s", spelling.Suggest("", strategies[:]))
 		}
 		return
 	}

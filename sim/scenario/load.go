@@ -12,6 +12,7 @@ import (
 
 	"fleetsim/scenarios"
 	"fleetsim/sim/scenario/strict"
+	"fleetsim/spelling"
 )
 
 // Problems is everything wrong with a scenario or study, each with its place.
@@ -110,7 +111,7 @@ func Open(nameOrPath string) (file string, data []byte, err error) {
 	}
 	data, err = scenarios.Files.ReadFile(nameOrPath + ".toml")
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: no scenario has this name%s", nameOrPath, strict.Suggest(nameOrPath, embedded()))
+		return "", nil, fmt.Errorf("%s: no scenario has this name%s", nameOrPath, spelling.Suggest(nameOrPath, embedded()))
 	}
 	return "scenarios/" + nameOrPath + ".toml", data, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario/strict"
+	"fleetsim/spelling"
 )
 
 // A Study is a list of phases, run one after the other, with what was measured
@@ -166,7 +167,7 @@ func (r *studyReader) scenario(p strict.Path, f *phaseFile, orders map[string][]
 
 func (r *studyReader) familyOrder(doc *strict.Doc, p strict.Path, name string, orders map[string][]int) {
 	if _, ok := orders[name]; !ok {
-		r.bad(p.Key("family_order"), "[family_orders] has no %q%s", name, strict.Suggest(name, sortedKeys(orders)))
+		r.bad(p.Key("family_order"), "[family_orders] has no %q%s", name, spelling.Suggest(name, sortedKeys(orders)))
 		return
 	}
 	r.add(doc.Graft("workload.prompt.family_order", r.doc, strict.Path("family_orders").Key(name)))

@@ -13,6 +13,7 @@ import (
 
 	"fleetsim/sim/scenario"
 	"fleetsim/sim/scenario/strict"
+	"fleetsim/spelling"
 	"fleetsim/sweeps"
 )
 
@@ -119,7 +120,7 @@ func open(nameOrPath string) (name string, text []byte, err error) {
 	}
 	text, err = sweeps.Files.ReadFile(nameOrPath + ".toml")
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: no sweep has this name%s", nameOrPath, strict.Suggest(nameOrPath, Names()))
+		return "", nil, fmt.Errorf("%s: no sweep has this name%s", nameOrPath, spelling.Suggest(nameOrPath, Names()))
 	}
 	return "sweeps/" + nameOrPath + ".toml", text, nil
 }
@@ -359,7 +360,7 @@ func (r *resolver) restrict(s *Sweep) {
 			for _, a := range s.Axes {
 				names = append(names, a.Name)
 			}
-			r.usage("--axis "+expr, "allowed: NAME=VALUE,VALUE… with one of the axes%s", strict.Suggest(name, names))
+			r.usage("--axis "+expr, "allowed: NAME=VALUE,VALUE… with one of the axes%s", spelling.Suggest(name, names))
 			continue
 		}
 		keep, err := s.Axes[i].restrict(strings.Split(list, ","))
@@ -421,7 +422,7 @@ func (r *resolver) axis(s *Sweep, p strict.Path, name string) (axis, dim int) {
 			names = append(names, s.Axes[i].Name)
 		}
 	}
-	r.bad(p, "there is no axis %q%s", name, strict.Suggest(name, names))
+	r.bad(p, "there is no axis %q%s", name, spelling.Suggest(name, names))
 	return -1, -1
 }
 

@@ -12,7 +12,7 @@ import (
 	"fleetsim/model"
 	"fleetsim/sim"
 	"fleetsim/sim/scenario"
-	"fleetsim/sim/scenario/strict"
+	"fleetsim/spelling"
 )
 
 // A Sweep is a checked sweep: the same seeds for every cell of a grid.
@@ -87,7 +87,7 @@ func (s *Sweep) MetricIndex(name string) (int, error) {
 		}
 		names[i] = m.Name
 	}
-	return -1, fmt.Errorf("there is no metric %q%s", name, strict.Suggest(name, names))
+	return -1, fmt.Errorf("there is no metric %q%s", name, spelling.Suggest(name, names))
 }
 
 // Given reports whether the axis is a condition: choices are made for each of

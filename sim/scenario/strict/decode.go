@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+
+	"fleetsim/spelling"
 )
 
 // Decode fills the struct that v points to from the values of d, by the names
@@ -108,7 +110,7 @@ func (dec *decoder) unknown(table Path, key string, fields []field) {
 	if table != "" {
 		where = " in " + string(table)
 	}
-	dec.bad(table.Key(key), "unknown key %q%s%s", key, where, Suggest(key, known))
+	dec.bad(table.Key(key), "unknown key %q%s%s", key, where, spelling.Suggest(key, known))
 }
 
 // A field is a struct field that has a key.

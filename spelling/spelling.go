@@ -1,4 +1,5 @@
-package strict
+// Package spelling says what a name that nobody knows may have been meant as.
+package spelling
 
 import (
 	"slices"
@@ -8,7 +9,7 @@ import (
 // Suggest says what a name might have been meant as: `; did you mean "x"?`
 // when one of known is close, else which names there are.
 func Suggest(name string, known []string) string {
-	if best := nearest(name, known); best != "" {
+	if best, edits := nearest(name, known); best != "" && edits <= slip(name) {
 		return `; did you mean "` + best + `"?`
 	}
 	if len(known) == 0 {
@@ -19,17 +20,25 @@ func Suggest(name string, known []string) string {
 	return "; allowed: " + strings.Join(known, ", ")
 }
 
-// nearest is the known name with the smallest edit distance from name, the
-// first of those in known's order, or "" when none is close enough to be a
-// slip: more than a third of the letters would have to change.
-func nearest(name string, known []string) string {
-	best, least := "", max(1, len(name)/3)+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+// Nearest is the known name with the smallest edit distance from name, the first of
+// those in known's order, however far it is; "" when none is known.
+func Nearest(name string, known []string) string {
+	best, _ := nearest(name, known)
+	return best
+}
+
+// slip is how many edits a misspelling may take: a third of the letters.
+func slip(name string) int { return max(1, len(name)/3) }
+
+// nearest is the known name with the smallest edit distance, and that.
+func nearest(name string, known []string) (best string, least int) {
+	name = strings.ToLower(name)
+	for i, k := range known {
+		if d := distance(name, strings.ToLower(k)); i == 0 || d < least {
 			best, least = k, d
 		}
 	}
-	return best
+	return best, least
 }
 
 // distance is the number of bytes to insert, delete, replace or swap with

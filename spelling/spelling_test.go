@@ -1,4 +1,4 @@
-package strict
+package spelling
 
 import (
 	"testing"
@@ -48,16 +48,8 @@ func TestSuggest(t *testing.T) {
 		require.Equal(t, c.want, Suggest(c.name, known), "%q", c.name)
 	}
 	require.Empty(t, Suggest("x", nil))
+	require.Equal(t, "random", Nearest("radnom", known))
+	require.Equal(t, "prefix-cache", Nearest("prefix-", known), "however far")
+	require.Empty(t, Nearest("x", nil))
 	require.Equal(t, []string{"random", "prefix-cache", "least-request"}, known)
-}
-
-func TestPath(t *testing.T) {
-	p := Path("").Key("a").Key("b.c").Index(2).Key("")
-	require.Equal(t, Path(`a."b.c".2.""`), p)
-	require.Equal(t, Path(`a."b.c".2`), p.parent())
-	require.True(t, Path("a").contains("a.b"))
-	require.True(t, Path("").contains("a.b"))
-	require.False(t, Path("a").contains("ab"))
-	require.True(t, Path("a.b").Overlaps("a"))
-	require.False(t, Path("a.b").Overlaps("a.c"))
 }
