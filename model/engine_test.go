@@ -232,6 +232,15 @@ func TestEvictionOfIdlePrefixes(t *testing.T) {
 	require.Zero(t, r.engine.pool.used())
 }
 
+// A prompt that the front end would refuse cannot be primed, which ends all the same.
+func TestPrimingTooLongAPrompt(t *testing.T) {
+	r := NewReplica(Limits{MaxModelLen: 28, MaxNumSeqs: 4, MaxBatchedTokens: 28, BlockTokens: 4, Blocks: 8, PrefixCaching: true}, CostModel{})
+	r.Prime(28, []uint64{1, 2, 3, 4, 5, 6, 7})
+	require.False(t, r.Caches(1))
+	r.Prime(27, []uint64{1, 2, 3, 4, 5, 6})
+	require.True(t, r.Caches(1))
+}
+
 // Two sequences of one block and three states each fill 8 of 11 blocks. Growing
 // past the block takes 4, so the first to grow preempts the other. That one is
 // back before it needs a second block, finds 2 free when it does, and preempts

@@ -245,8 +245,11 @@ func (r *Replica) ResetPrefixCache(now simtime.Time) bool {
 // Prime leaves the cache as if a request with these block hashes and prompt
 // length had been served alone: its blocks cached and idle, its states where
 // its chunks ended. Statistics and gauges are as before, and a watcher hears of
-// nothing. The replica must be idle.
+// nothing. A request that does not fit leaves nothing. The replica must be idle.
 func (r *Replica) Prime(prompt int, hashes []uint64) {
+	if !r.Fits(prompt, 1) {
+		return
+	}
 	s := &Seq{Prompt: prompt, Output: 1, Hashes: hashes}
 	s.reset(0)
 	stats, log := r.engine.stats, r.engine.pool.log
