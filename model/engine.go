@@ -707,6 +707,9 @@ func (l Limits) Validate() error {
 	if l.StateGroups > 0 && l.PrefixCaching && l.MaxBatchedTokens < l.BlockTokens {
 		return fmt.Errorf("max_num_batched_tokens = %d: a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.MaxBatchedTokens, l.BlockTokens)
 	}
+	if l.StateGroups > 0 && l.PrefixCaching && l.LongPrefillTokens > 0 && l.LongPrefillTokens < l.BlockTokens {
+		return fmt.Errorf("long_prefill_token_threshold = %d: a recurrent model's prefill chunks end on blocks, so 0 or at least block_tokens = %d", l.LongPrefillTokens, l.BlockTokens)
+	}
 	if most := (l.MaxModelLen+l.BlockTokens-1)/l.BlockTokens + 3*l.StateGroups; most > l.Blocks-1 {
 		return fmt.Errorf("blocks = %d: one request of max_model_len needs %d besides the null block", l.Blocks, most)
 	}

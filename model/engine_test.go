@@ -386,3 +386,29 @@ func TestEngineInvariants(t *testing.T) {
 		require.Zero(t, d.pool.used())
 	})
 }
+
+// Chunks of a recurrent model's prompt end on blocks while states are cached, so
+// neither a step nor the threshold may be shorter than one: nothing would ever run.
+func TestLimitsOfRecurrentModels(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Limits)
+		want   string
+	}{
+		{"as the studies", func(*Limits) {}, ""},
+		{"a step of a block", func(l *Limits) { l.MaxBatchedTokens = 1568 }, ""},
+		{"less than a block", func(l *Limits) { l.MaxBatchedTokens = 1567 }, "max_num_batched_tokens = 1567"},
+		{"chunks of a block", func(l *Limits) { l.LongPrefillTokens = 1568 }, ""},
+		{"smaller chunks", func(l *Limits) { l.LongPrefillTokens = 600 }, "long_prefill_token_threshold = 600"},
+		{"without caching", func(l *Limits) { l.LongPrefillTokens, l.PrefixCaching = 600, false }, ""},
+		{"without states", func(l *Limits) { l.LongPrefillTokens, l.StateGroups = 600, 0 }, ""},
+	} {
+		l := l20()
+		c.change(&l)
+		if err := l.Validate(); c.want == "" {
+			require.NoError(t, err, c.name)
+		} else {
+			require.ErrorContains(t, err, c.want, c.name)
+		}
+	}
+}
