@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	"fleetsim/model"
@@ -314,8 +315,22 @@ func (r *run) end(q *request) {
 	r.release(q)
 	r.recorder.ended(q, r.now)
 	r.turnEnds(q)
-	if q.lane >= 0 {
+	switch {
+	case q.lane < 0:
+	case r.spins(q):
+		r.err = errSpins
+	default:
 		r.nextInLane(q.lane, r.now+r.client.w.ClosedLoop.ThinkTime.Time)
 	}
 	r.client.recycle(q)
+}
+
+// errSpins ends a run that would otherwise never end.
+var errSpins = errors.New("workload.closed_loop: a request ended at the very instant it was sent, and so would the next without end: " +
+	"give workload.closed_loop.think_time, workload.requests, or a profile with an overhead")
+
+// spins reports whether the lane of a request that has ended goes round without
+// time passing, for as long as there are requests.
+func (r *run) spins(q *request) bool {
+	return r.now == q.sent && r.client.w.ClosedLoop.ThinkTime.Time == 0 && r.client.w.Requests == 0
 }

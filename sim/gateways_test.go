@@ -330,3 +330,29 @@ func TestRoutingErrors(t *testing.T) {
 		require.Equal(t, want, requests[0].ErrorCategory)
 	}
 }
+
+// Where answers cost no time, a lane whose requests are refused would go round for
+// ever: that is said. Time to think, an end by number or any overhead prevents it.
+func TestLaneThatSpins(t *testing.T) {
+	run := func(overhead simtime.Time, sets ...string) (*record.Phase, error) {
+		p := plain(t)
+		p.RequestOverhead, p.ResponseOverhead = 0, overhead
+		sc := onTwo(t, append(burst(1, "workload.requests=0", "workload.closed_loop.duration=10ms", "engine.max_model_len=100"), sets...)...)
+		return Run(Setup{Scenario: sc, Profile: p, Policy: "random"})
+	}
+	_, err := run(0)
+	require.ErrorContains(t, err, "workload.closed_loop: a request ended at the very instant")
+	for _, c := range []struct {
+		overhead simtime.Time
+		set      string
+		want     int
+	}{
+		{0, "workload.closed_loop.think_time=1ms", 10},
+		{0, "workload.requests=7", 7},
+		{simtime.Millisecond, "workload.closed_loop.think_time=0s", 10},
+	} {
+		p, err := run(c.overhead, c.set)
+		require.NoError(t, err, c.set)
+		require.Equal(t, c.want, p.Errors.Or(0), c.set)
+	}
+}
