@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"fleetsim/sim/metrics"
@@ -51,16 +54,22 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
 		}
 	}
-	runs, err := metrics.ReadRunDir(f.Arg(1))
+	o := metrics.Options{Start: float64(begin.UnixMilli()) / 1000, Step: step.Seconds(), Gap: gap.Seconds(), Model: model}
+	if out != "" {
+		o.Dir = filepath.Dir(out)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	x, err := metrics.ReadRunDir(ctx, f.Arg(1), o)
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
-	families, spans, err := metrics.Export(runs, metrics.Options{
-		Start: float64(begin.UnixMilli()) / 1000, Step: step.Seconds(), Gap: gap.Seconds(), Model: model})
+	defer x.Close()
+	spans, err := x.Spans()
 	if err != nil {
 		return f.fail(statusUsage, fmt.Errorf("--step: %w", err))
 	}
-	write := func(w io.Writer) error { return metrics.WriteOpenMetrics(w, families) }
+	write := func(w io.Writer) error { return x.WriteOpenMetrics(&untilDone{ctx, w}) }
 	if out == "" {
 		err = write(stdout)
 	} else {
