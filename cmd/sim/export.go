@@ -49,6 +49,9 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 	if gap < 0 {
 		return f.fail(statusUsage, fmt.Errorf("--gap %v: allowed is 0s or more", gap))
 	}
+	if step < time.Millisecond {
+		return f.fail(statusUsage, fmt.Errorf("--step %v: allowed is 1ms or more", step))
+	}
 	if out != "" {
 		if err := checkFile(out); err != nil {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
