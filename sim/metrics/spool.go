@@ -55,6 +55,9 @@ func (t *track) empty() bool { return len(t.held)+len(t.pieces) == 0 }
 func (s *spool) add(t *track, e event) {
 	if len(t.held) == 0 {
 		s.held = append(s.held, t)
+		if n := len(t.pieces); n > 0 {
+			t.held = make([]event, 0, t.pieces[n-1].events) // about as many will come again
+		}
 	}
 	t.held = append(t.held, e)
 	if s.n++; s.n >= s.limit {

@@ -57,7 +57,7 @@ func (p *Part) Write(b []byte) (int, error) {
 	if p.err != nil {
 		return 0, p.err
 	}
-	if len(p.held)+len(b) > partBytes {
+	if len(p.held) > 0 && len(p.held)+len(b) > partBytes {
 		if p.err = p.spill(); p.err != nil {
 			return 0, p.err
 		}
