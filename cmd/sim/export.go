@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"fleetsim/sim/metrics"
@@ -61,7 +58,7 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 	if out != "" {
 		o.Dir = filepath.Dir(out)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	x, err := metrics.ReadRunDir(ctx, f.Arg(1), o)
 	if err != nil {

@@ -7,12 +7,10 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"fleetsim/model/profiles"
@@ -75,7 +73,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		listScenarios(stdout)
 		return statusOK
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	if f.Changed("cell") != (o.from != "") {
 		return f.fail(statusUsage, errors.New("--from and --cell go together: the results of a sweep and the number of a cell"))
@@ -104,7 +102,10 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusFailed, printErr)
 	}
 	if out != nil && len(complete) > 0 {
-		if writeErr := out.commit(complete, o.step); writeErr != nil {
+		// What is complete is kept even after an interrupt; another one ends that, too.
+		ctx, stop := untilInterrupt()
+		defer stop()
+		if writeErr := out.commit(ctx, complete, o.step); writeErr != nil {
 			return f.fail(statusFailed, writeErr)
 		}
 	}

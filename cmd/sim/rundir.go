@@ -84,8 +84,8 @@ func (d *runDir) failed() error {
 }
 
 // commit finishes the directory with the phases that are complete, and adds their
-// time series in that step; 0: none.
-func (d *runDir) commit(phases []*record.Phase, step time.Duration) error {
+// time series in that step; 0: none. When ctx ends it leaves them out.
+func (d *runDir) commit(ctx context.Context, phases []*record.Phase, step time.Duration) error {
 	w, err := d.dir.Create(record.PhasesFile)
 	if err != nil {
 		return err
@@ -102,16 +102,13 @@ func (d *runDir) commit(phases []*record.Phase, step time.Duration) error {
 	if err := d.dir.Commit(); err != nil || step == 0 {
 		return err
 	}
-	return d.writeSeries(step)
+	return d.writeSeries(ctx, step)
 }
 
 // seriesFile is a run directory's time series, as sim export makes them.
 const seriesFile = "metrics.openmetrics.txt"
 
-// writeSeries adds the time series, unless it is interrupted.
-func (d *runDir) writeSeries(step time.Duration) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func (d *runDir) writeSeries(ctx context.Context, step time.Duration) error {
 	o := defaultSeries()
 	o.Step, o.Dir = step.Seconds(), d.path
 	x, err := metrics.ReadRunDir(ctx, d.path, o)
@@ -125,6 +122,11 @@ func (d *runDir) writeSeries(step time.Duration) error {
 		return fmt.Errorf("stopped: %s has the records and no time series", d.path)
 	}
 	return err
+}
+
+// untilInterrupt is a context that ends when the process is asked to.
+func untilInterrupt() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 }
 
 // untilDone writes until a context ends.

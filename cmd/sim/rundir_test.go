@@ -53,7 +53,7 @@ func BenchmarkRunDir(b *testing.B) {
 				phases, err := sim.RunAll(ctx, setups, 1, nil)
 				loop += time.Since(start)
 				require.NoError(b, err)
-				require.NoError(b, d.commit(phases, 0))
+				require.NoError(b, d.commit(b.Context(), phases, 0))
 			}
 			requests := float64(b.N) * float64(n)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/requests, "ns/request")
@@ -106,7 +106,7 @@ func TestStoppedRunsKeepWhatIsComplete(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, d.failed())
 	require.Nil(t, phases[0])
-	require.NoError(t, d.commit(kept(phases), time.Second))
+	require.NoError(t, d.commit(t.Context(), kept(phases), time.Second))
 	d.abort()
 	require.Equal(t, []string{seriesFile, record.PhasesFile, record.RequestsFile, sim.TimelineFile}, allFiles(t, dir))
 	require.NotContains(t, read(t, filepath.Join(dir, seriesFile)), `route="random"`)
@@ -116,7 +116,7 @@ func TestStoppedRunsKeepWhatIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	phases, err = sim.RunAll(d.record(t.Context(), setups[1:]), setups[1:], 1, nil)
 	require.NoError(t, err)
-	require.NoError(t, d.commit(phases, time.Second))
+	require.NoError(t, d.commit(t.Context(), phases, time.Second))
 	for _, name := range allFiles(t, dir) {
 		require.Equal(t, read(t, filepath.Join(alone, name)), read(t, filepath.Join(dir, name)), name)
 	}
@@ -146,6 +146,20 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	require.Empty(t, stdout)
 	require.Equal(t, []string{record.PhasesFile}, allFiles(t, dir))
 	require.Equal(t, "{}\n", read(t, before))
+}
+
+// An interrupt while time series are written leaves the records, and no half a file.
+func TestInterruptedSeries(t *testing.T) {
+	dir := t.TempDir()
+	setups := waveSetups(t, 300, "least-request")
+	d, err := newRunDir(dir)
+	require.NoError(t, err)
+	phases, err := sim.RunAll(d.record(t.Context(), setups), setups, 1, nil)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.ErrorContains(t, d.commit(ctx, phases, time.Second), "has the records and no time series")
+	require.Equal(t, []string{record.PhasesFile, record.RequestsFile, sim.TimelineFile}, allFiles(t, dir))
 }
 
 // A record that cannot be written ends the runs.
