@@ -90,6 +90,9 @@ func (n *Runner) runChain(ctx context.Context, setups []Setup, done func(int, *r
 		if err != nil {
 			return err
 		}
+		if setups[i].Done != nil {
+			setups[i].Done()
+		}
 		done(i, phase)
 	}
 	n.spare = r.client.spare()

@@ -35,6 +35,9 @@ type Setup struct {
 	Each func(*record.Request)
 	// Sample is called with each replica's gauges at each snapshot; nil for nobody.
 	Sample func(Sample)
+	// Done is called when the run is complete, after the last Each and Sample and by
+	// the same goroutine; nil for nobody.
+	Done func()
 }
 
 // Limits are the engine's settings under the scenario: the profile's, with the

@@ -46,21 +46,30 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 	if gap < 0 {
 		return f.fail(statusUsage, fmt.Errorf("--gap %v: allowed is 0s or more", gap))
 	}
+	if step < time.Millisecond {
+		return f.fail(statusUsage, fmt.Errorf("--step %v: allowed is 1ms or more", step))
+	}
 	if out != "" {
 		if err := checkFile(out); err != nil {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
 		}
 	}
-	runs, err := metrics.ReadRunDir(f.Arg(1))
+	o := metrics.Options{Start: float64(begin.UnixMilli()) / 1000, Step: step.Seconds(), Gap: gap.Seconds(), Model: model}
+	if out != "" {
+		o.Dir = filepath.Dir(out)
+	}
+	ctx, stop := untilInterrupt()
+	defer stop()
+	x, err := metrics.ReadRunDir(ctx, f.Arg(1), o)
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
-	families, spans, err := metrics.Export(runs, metrics.Options{
-		Start: float64(begin.UnixMilli()) / 1000, Step: step.Seconds(), Gap: gap.Seconds(), Model: model})
+	defer x.Close()
+	spans, err := x.Spans()
 	if err != nil {
 		return f.fail(statusUsage, fmt.Errorf("--step: %w", err))
 	}
-	write := func(w io.Writer) error { return metrics.WriteOpenMetrics(w, families) }
+	write := func(w io.Writer) error { return x.WriteOpenMetrics(&untilDone{ctx, w}) }
 	if out == "" {
 		err = write(stdout)
 	} else {

@@ -79,6 +79,7 @@ func TestExportWrongInput(t *testing.T) {
 		"missing":      {[]string{"openmetrics", filepath.Join(t.TempDir(), "nowhere")}, "nowhere"},
 		"start":        {[]string{"openmetrics", ".", "--start", "today"}, "2026-01-01T00:00:00Z"},
 		"out":          {[]string{"openmetrics", ".", "--out", os.TempDir()}, "is a directory: name a file"},
+		"step":         {[]string{"openmetrics", ".", "--step", "0s"}, "1ms or more"},
 		"gap":          {[]string{"openmetrics", ".", "--gap", "-1s"}, "0s or more"},
 	} {
 		status, stdout, stderr := sh(append([]string{"export"}, c.args...)...)

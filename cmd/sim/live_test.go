@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fleetsim/sim/metrics"
+	"fleetsim/sim/record"
 )
 
 func TestReplayWrongInput(t *testing.T) {
@@ -102,15 +102,17 @@ func TestServeAndReplay(t *testing.T) {
 		"--model", "qwen3.8-27b-fp8-l20", "--out", dir)
 	require.Equal(t, statusOK, status, stderr)
 	require.Contains(t, stdout, "prefix-cache")
-	runs, err := metrics.ReadRunDir(dir)
+	phases, err := record.ReadPhases("phases", strings.NewReader(read(t, filepath.Join(dir, record.PhasesFile))))
 	require.NoError(t, err)
-	require.Len(t, runs, 2)
-	for _, run := range runs {
-		require.Equal(t, 12, run.Phase.Success.Or(-1))
-		require.Len(t, run.Requests, 12)
-		require.True(t, run.Phase.CacheHitRatio.Valid())
+	require.Len(t, phases, 2)
+	for _, p := range phases {
+		require.Equal(t, 12, p.Success.Or(-1))
+		require.True(t, p.CacheHitRatio.Valid())
 	}
-	require.Equal(t, "hot90-prefix-cache", runs[0].Phase.Phase)
+	require.Equal(t, "hot90-prefix-cache", phases[0].Phase)
+	requests, err := record.ReadRequests("requests", strings.NewReader(read(t, filepath.Join(dir, record.RequestsFile))))
+	require.NoError(t, err)
+	require.Len(t, requests, 24)
 	status, stdout, stderr = sh("export", "openmetrics", dir)
 	require.Equal(t, statusOK, status, stderr)
 	require.True(t, strings.HasSuffix(stdout, "# EOF\n"))

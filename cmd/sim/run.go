@@ -7,11 +7,11 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"fleetsim/model/profiles"
 	"fleetsim/sim"
@@ -44,6 +44,7 @@ type runFlags struct {
 	from     string
 	cell     int
 	sketch   bool
+	step     time.Duration
 	list     bool
 	progress bool
 }
@@ -61,7 +62,8 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	f.IntVar(&o.workers, "workers", 0, "runs at a time (0: one a CPU); results do not depend on it")
 	f.StringVar(&o.from, "from", "", "results of a sweep: run its --cell again, with the seeds that it had")
 	f.IntVar(&o.cell, "cell", 0, "cell of --from")
-	f.BoolVar(&o.sketch, "summary-only", false, "keep a run's memory independent of its length: quantiles within 0.1%; not with --out")
+	f.DurationVar(&o.step, "step", metrics.DefaultStep*time.Second, "between two points of the time series of --out, whose size goes by the simulated time (0s: no time series)")
+	f.BoolVar(&o.sketch, "summary-only", false, "keep a run's memory independent of its length: quantiles within 0.1%")
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios and end")
 	f.BoolVar(&o.progress, "progress", false, "show progress even when standard error is no terminal")
 	if status, ok := f.parse(args); !ok {
@@ -71,7 +73,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		listScenarios(stdout)
 		return statusOK
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	if f.Changed("cell") != (o.from != "") {
 		return f.fail(statusUsage, errors.New("--from and --cell go together: the results of a sweep and the number of a cell"))
@@ -80,12 +82,18 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
+	var out *runDir
 	if o.out != "" {
-		if err := os.MkdirAll(o.out, 0o777); err != nil {
+		if out, err = newRunDir(o.out); err != nil {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
 		}
+		defer out.abort()
+		ctx = out.record(ctx, setups)
 	}
-	phases, requests, samples, err := o.run(ctx, setups, stderr)
+	phases, err := sim.RunAll(ctx, setups, o.workers, progress(stderr, "runs", len(setups), o.progress))
+	if out != nil && out.failed() != nil {
+		return f.fail(statusFailed, out.failed())
+	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return f.fail(statusUsage, err)
 	}
@@ -93,8 +101,11 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	if printErr := printPhases(stdout, o.format, complete); printErr != nil {
 		return f.fail(statusFailed, printErr)
 	}
-	if o.out != "" {
-		if writeErr := writeRun(o.out, complete, requests, samples); writeErr != nil {
+	if out != nil && len(complete) > 0 {
+		// What is complete is kept even after an interrupt; another one ends that, too.
+		ctx, stop := untilInterrupt()
+		defer stop()
+		if writeErr := out.commit(ctx, complete, o.step); writeErr != nil {
 			return f.fail(statusFailed, writeErr)
 		}
 	}
@@ -109,8 +120,8 @@ func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 	if err := oneOf("format", o.format, "table", "json", "jsonl"); err != nil {
 		return nil, err
 	}
-	if o.sketch && o.out != "" {
-		return nil, errors.New("--summary-only keeps no records for --out to write: allowed is one of the two")
+	if o.step != 0 && o.step < time.Millisecond {
+		return nil, fmt.Errorf("--step %v: allowed is 1ms or more, or 0s for no time series", o.step)
 	}
 	if o.from != "" {
 		return o.cellSetups(names)
@@ -144,7 +155,7 @@ func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 // cellSetups are the runs of one cell of a sweep's results.
 func (o *runFlags) cellSetups(names []string) ([]sim.Setup, error) {
 	if len(names) > 0 || len(o.policies) > 0 || len(o.sets) > 0 || o.seed != "" || o.repeat != 1 || o.profile != "" {
-		return nil, errors.New("--from runs a cell as it was: allowed with it are --cell, --format, --out and --workers")
+		return nil, errors.New("--from runs a cell as it was: allowed with it are --cell, --format, --out, --step and --workers")
 	}
 	return sweep.CellSetups(o.from, o.cell)
 }
@@ -220,21 +231,6 @@ func tomlList(values []string) string {
 	return list + "]"
 }
 
-// run simulates the setups, and keeps the request records and the timeline of
-// each if they are to be written.
-func (o *runFlags) run(ctx context.Context, setups []sim.Setup, stderr io.Writer) (phases []*record.Phase, requests [][]record.Request, samples [][]sim.Sample, err error) {
-	if o.out != "" {
-		requests, samples = make([][]record.Request, len(setups)), make([][]sim.Sample, len(setups))
-		for i := range setups {
-			setups[i].Each = func(r *record.Request) { requests[i] = append(requests[i], *r) }
-			setups[i].Sample = func(s sim.Sample) { samples[i] = append(samples[i], s) }
-		}
-	}
-	done := progress(stderr, "runs", len(setups), o.progress)
-	phases, err = sim.RunAll(ctx, setups, o.workers, done)
-	return phases, requests, samples, err
-}
-
 // kept are the phases that were run.
 func kept(phases []*record.Phase) []*record.Phase {
 	var out []*record.Phase
@@ -244,67 +240,6 @@ func kept(phases []*record.Phase) []*record.Phase {
 		}
 	}
 	return out
-}
-
-// writeRun writes the run directory.
-func writeRun(path string, phases []*record.Phase, requests [][]record.Request, samples [][]sim.Sample) error {
-	d, err := record.CreateDir(path)
-	if err != nil {
-		return err
-	}
-	defer d.Abort()
-	w, err := d.Create(record.PhasesFile)
-	if err != nil {
-		return err
-	}
-	for _, p := range phases {
-		if err := record.WritePhase(w, p); err != nil {
-			return err
-		}
-	}
-	if w, err = d.Create(record.RequestsFile); err != nil {
-		return err
-	}
-	rw := record.NewRequestWriter(w)
-	for _, of := range requests {
-		for i := range of {
-			if err := rw.Write(&of[i]); err != nil {
-				return err
-			}
-		}
-	}
-	if w, err = d.Create(sim.TimelineFile); err != nil {
-		return err
-	}
-	var line []byte
-	for _, of := range samples {
-		for i := range of {
-			line = append(of[i].AppendJSON(line[:0]), '\n')
-			if _, err := w.Write(line); err != nil {
-				return err
-			}
-		}
-	}
-	if err := d.Commit(); err != nil || len(phases) == 0 {
-		return err
-	}
-	return writeSeries(path)
-}
-
-// seriesFile is a run directory's time series, as sim export makes them.
-const seriesFile = "metrics.openmetrics.txt"
-
-// writeSeries adds the time series of a run directory to it.
-func writeSeries(path string) error {
-	runs, err := metrics.ReadRunDir(path)
-	if err != nil {
-		return err
-	}
-	families, _, err := metrics.Export(runs, defaultSeries())
-	if err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(path, seriesFile), func(w io.Writer) error { return metrics.WriteOpenMetrics(w, families) })
 }
 
 func listScenarios(w io.Writer) {

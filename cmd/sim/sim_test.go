@@ -65,7 +65,7 @@ func TestWrongInput(t *testing.T) {
 		"workers":         {[]string{"run", "hot90", "--workers", "-1"}, []string{"--workers -1"}},
 		"cell alone":      {[]string{"run", "hot90", "--cell", "3"}, []string{"--from", "--cell"}},
 		"out is a file":   {[]string{"run", "hot90", "--out", bad}, []string{"--out", "not a directory"}},
-		"sketch and out":  {[]string{"run", "hot90", "--summary-only", "--out", "x"}, []string{"--summary-only", "--out"}},
+		"step":            {[]string{"run", "hot90", "--step", "1us"}, []string{"--step 1µs", "1ms"}},
 		"profile":         {[]string{"run", "hot90", "--profile", "h100"}, []string{"h100", "qwen3.8-27b-fp8-l20"}},
 		"set":             {[]string{"run", "hot90", "--set", "cluster.replcas=3"}, []string{"cluster.replcas", "replicas"}},
 		"engine":          {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},

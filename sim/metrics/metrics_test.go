@@ -2,12 +2,17 @@ package metrics
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"fleetsim/sim"
 	"fleetsim/sim/record"
@@ -29,29 +34,48 @@ func page() []Family {
 	}
 }
 
-func TestOpenMetricsText(t *testing.T) {
+func TestOpenMetricsLines(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, WriteOpenMetrics(&out, page()))
+	w := lineWriter{w: &out}
+	w.text = appendHead(w.text, "vllm:g", "A \\ gauge.", Gauge)
+	w.starts = lineStarts("vllm:g", Gauge, nil, []Label{{"name", "a\"b\\c\nd"}})
+	require.NoError(t, w.point(1, 1))
+	require.NoError(t, w.point(2.5, 2))
+	w.starts = lineStarts("vllm:g", Gauge, nil, nil)
+	require.NoError(t, w.point(1, 3))
+	w.starts = lineStarts("c", Counter, nil, nil)
+	require.NoError(t, w.point(1, 1e21))
+	h := NewHistogram([]float64{0.5, 1})
+	h.Observe(0.5)
+	h.ObserveN(0.75, 2)
+	h.Observe(9)
+	w.starts = lineStarts("h", HistogramType, h.Bounds, []Label{{"x", "y"}})
+	require.NoError(t, w.point(1, h.appendValues(nil)...))
+	require.NoError(t, w.flush())
 	require.Equal(t, strings.Join([]string{
 		`# HELP vllm:g A \\ gauge.`,
 		`# TYPE vllm:g gauge`,
 		`vllm:g{name="a\"b\\c\nd"} 1 1.000`,
 		`vllm:g{name="a\"b\\c\nd"} 2 2.500`,
 		`vllm:g 3 1.000`,
-		`# HELP c A counter.`,
-		`# TYPE c counter`,
 		`c_total 1e+21 1.000`,
-		`# HELP h A histogram.`,
-		`# TYPE h histogram`,
 		`h_bucket{x="y",le="0.5"} 1 1.000`,
 		`h_bucket{x="y",le="1.0"} 3 1.000`,
 		`h_bucket{x="y",le="+Inf"} 4 1.000`,
 		`h_sum{x="y"} 11 1.000`,
-		`h_count{x="y"} 4 1.000`,
-		`# HELP empty No series.`,
-		`# TYPE empty gauge`,
-		`# EOF`, ``,
+		`h_count{x="y"} 4 1.000`, ``,
 	}, "\n"), out.String())
+}
+
+// The short way for counts writes what the long one would.
+func TestAppendValue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.OneOf(rapid.Float64(), rapid.Map(rapid.IntRange(-10, 2e6), func(n int) float64 { return float64(n) })).Draw(t, "v")
+		require.Equal(t, strconv.FormatFloat(v, 'g', -1, 64), string(appendValue(nil, v)))
+	})
+	for v, want := range map[float64]string{math.Inf(1): "+Inf", math.Inf(-1): "-Inf", math.Copysign(0, -1): "-0", 999_999: "999999", 1e6: "1e+06"} {
+		require.Equal(t, want, string(appendValue(nil, v)))
+	}
 }
 
 // The page is what Prometheus' own parser reads back.
@@ -77,10 +101,45 @@ func TestPercentBucket(t *testing.T) {
 	}
 }
 
+// A phaseRun is a phase with the records behind it.
+type phaseRun struct {
+	Phase    record.Phase
+	Requests []record.Request
+	Timeline []Sample
+}
+
+// export takes the runs; its spool holds that many events in memory.
+func export(t testing.TB, runs []phaseRun, o Options, limit int) *Export {
+	var phases []record.Phase
+	for _, r := range runs {
+		phases = append(phases, r.Phase)
+	}
+	o.Dir = t.TempDir()
+	x, err := NewExport(phases, o)
+	require.NoError(t, err)
+	x.spool.limit = limit
+	for i, r := range runs {
+		for k := range r.Timeline {
+			x.Sample(i, &r.Timeline[k])
+		}
+		for k := range r.Requests {
+			x.Request(i, &r.Requests[k])
+		}
+	}
+	return x
+}
+
+func openMetrics(t testing.TB, x *Export) string {
+	var out bytes.Buffer
+	require.NoError(t, x.WriteOpenMetrics(&out))
+	require.NoError(t, x.Close())
+	return out.String()
+}
+
 // Two requests by hand, in steps of a second: a runs 0.5 to 2.5 s on A, b is
 // dropped at 1 s.
 func TestExport(t *testing.T) {
-	run := Run{
+	run := phaseRun{
 		Phase: record.Phase{
 			Phase: "p", Route: "prefix-cache", Elapsed: record.Some(2.5), Requests: record.Some(1), Dropped: record.Some(1),
 			Replicas: []record.Replica{{Name: "A", CacheQueriesTokens: record.Some(120), CacheHitTokens: record.Some(60)}},
@@ -95,12 +154,11 @@ func TestExport(t *testing.T) {
 		},
 		Timeline: []Sample{{Phase: "p", Route: "prefix-cache", At: 0.5, Replica: "A", Waiting: 1}},
 	}
-	families, spans, err := Export([]Run{run, run}, Options{Start: 1000, Step: 1, Gap: 100, Model: "m"})
+	x := export(t, []phaseRun{run, run}, Options{Start: 1000, Step: 1, Gap: 100, Model: "m"}, spoolEvents)
+	spans, err := x.Spans()
 	require.NoError(t, err)
 	require.Equal(t, []Span{{"p", "prefix-cache", 1000, 1004}, {"p", "prefix-cache", 1140, 1144}}, spans, "the next phase begins on a minute")
-	var out bytes.Buffer
-	require.NoError(t, WriteOpenMetrics(&out, families))
-	text := out.String()
+	text := openMetrics(t, x)
 	for _, want := range []string{
 		`vllm:num_requests_waiting{model_name="m",engine="0",node_alias="A",phase="p",route="prefix-cache"} 1 1000.500`,
 		`vllm:prefix_cache_hits_total{model_name="m",engine="0",node_alias="A",phase="p",route="prefix-cache"} 0 1001.000`,
@@ -122,12 +180,14 @@ func TestExport(t *testing.T) {
 
 func TestExportRefusesAStepThatIsNone(t *testing.T) {
 	for _, step := range []float64{0, -1, 0.0001} {
-		_, _, err := Export(nil, Options{Step: step})
+		_, err := NewExport(nil, Options{Step: step})
 		require.ErrorContains(t, err, "step")
 	}
-	long := Run{Phase: record.Phase{Phase: "long", Elapsed: record.Some(1e9)}}
-	_, _, err := Export([]Run{long}, Options{Step: 0.001})
+	x, err := NewExport([]record.Phase{{Phase: "long", Elapsed: record.Some(1e9)}}, Options{Step: 0.001})
+	require.NoError(t, err)
+	_, err = x.Spans()
 	require.ErrorContains(t, err, "long")
+	require.Equal(t, err, x.WriteOpenMetrics(io.Discard))
 }
 
 // A directory with one scenario under several policies gives each phase its own
@@ -139,7 +199,8 @@ func TestReadRunDir(t *testing.T) {
 	w, err := d.Create(record.PhasesFile)
 	require.NoError(t, err)
 	for _, route := range []string{"random", "prefix-cache"} {
-		require.NoError(t, record.WritePhase(w, &record.Phase{Phase: "p", Route: route, Seed: record.Some(uint64(1)), Requests: record.Some(1), Dropped: record.Some(1)}))
+		require.NoError(t, record.WritePhase(w, &record.Phase{Phase: "p", Route: route, Seed: record.Some(uint64(1)), Requests: record.Some(1), Dropped: record.Some(1),
+			Replicas: []record.Replica{{Name: "A"}}}))
 	}
 	w, err = d.Create(record.RequestsFile)
 	require.NoError(t, err)
@@ -159,21 +220,32 @@ func TestReadRunDir(t *testing.T) {
 	}
 	require.NoError(t, d.Commit())
 
-	runs, err := ReadRunDir(dir)
+	x, err := ReadRunDir(t.Context(), dir, Options{Step: 1})
 	require.NoError(t, err)
-	require.Len(t, runs, 2)
-	require.Equal(t, 2, runs[1].Requests[0].Index.Or(-1))
-	require.Len(t, runs[0].Timeline, 1)
-	require.Equal(t, 4.0, runs[1].Timeline[0].Waiting)
+	text := openMetrics(t, x)
+	for _, want := range []string{
+		`vllm:num_requests_waiting{model_name="",engine="0",node_alias="A",phase="p",route="random"} 3 0.000`,
+		`vllm:num_requests_waiting{model_name="",engine="0",node_alias="A",phase="p",route="prefix-cache"} 4 60.000`,
+		`client_requests_total{result="ok",phase="p",route="random"} 2 0.000`,
+		`client_requests_total{result="ok",phase="p",route="prefix-cache"} 2 60.000`,
+	} {
+		require.Contains(t, text, want+"\n")
+	}
+	require.Equal(t, 2, strings.Count(text, "vllm:num_requests_waiting{"), "what is of no phase is left out")
 }
 
 func TestReadRunDirProblems(t *testing.T) {
-	_, err := ReadRunDir(t.TempDir())
+	_, err := ReadRunDir(t.Context(), t.TempDir(), Options{Step: 1})
 	require.ErrorContains(t, err, record.PhasesFile)
 	require.ErrorContains(t, err, record.RequestsFile)
 
 	dir := t.TempDir()
 	require.NoError(t, record.WriteDir(dir, []record.Phase{{Phase: "p", Route: "random", Requests: record.Some(3)}}, []record.Request{{Phase: "p", Result: record.OK}}))
-	_, err = ReadRunDir(dir)
+	_, err = ReadRunDir(t.Context(), dir, Options{Step: 1})
 	require.ErrorContains(t, err, "says 3 requests; the request records hold 1")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = ReadRunDir(ctx, dir, Options{Step: 1})
+	require.ErrorContains(t, err, "canceled")
 }

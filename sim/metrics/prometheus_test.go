@@ -28,14 +28,14 @@ import (
 )
 
 // simulate runs the scenario under each of its policies, one phase a policy.
-func simulate(t *testing.T, name string) []Run {
+func simulate(t *testing.T, name string) []phaseRun {
 	sc, err := scenario.Load(name)
 	require.NoError(t, err)
 	profile, err := profiles.Load(sc.Profile)
 	require.NoError(t, err)
-	var runs []Run
+	var runs []phaseRun
 	for _, policy := range sc.Policies {
-		var run Run
+		var run phaseRun
 		phase, err := sim.Run(sim.Setup{
 			Phase: name + "-" + policy, Scenario: sc, Profile: profile, Policy: policy, Seed: sc.Seed,
 			Each: func(r *record.Request) { run.Requests = append(run.Requests, *r) },
@@ -56,8 +56,8 @@ func simulate(t *testing.T, name string) []Run {
 // promtool.
 type server struct{ address string }
 
-// loadPrometheus starts one over the families.
-func loadPrometheus(t *testing.T, families []Family) *server {
+// loadPrometheus starts one over the export.
+func loadPrometheus(t *testing.T, x *Export) *server {
 	for _, binary := range []string{"promtool", "prometheus"} {
 		if _, err := exec.LookPath(binary); err != nil {
 			t.Skipf("no %s here (Debian: apt-get install prometheus)", binary)
@@ -65,9 +65,7 @@ func loadPrometheus(t *testing.T, families []Family) *server {
 	}
 	dir := t.TempDir()
 	file, config, data := filepath.Join(dir, "metrics.om"), filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "data")
-	var text bytes.Buffer
-	require.NoError(t, WriteOpenMetrics(&text, families))
-	require.NoError(t, os.WriteFile(file, text.Bytes(), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(openMetrics(t, x)), 0o600))
 	require.NoError(t, os.WriteFile(config, []byte("global: {}\n"), 0o600))
 	out, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", file, data).CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -174,9 +172,10 @@ func dashboardQueries(t *testing.T, phase, route, interval string) (titles []str
 // dashboard, is what the records say.
 func TestPrometheusAnswersAsTheRecords(t *testing.T) {
 	runs := simulate(t, "hot90")
-	families, spans, err := Export(runs, Options{Start: DefaultStart, Step: DefaultStep, Gap: DefaultGap, Model: "qwen"})
+	x := export(t, runs, Options{Start: DefaultStart, Step: DefaultStep, Gap: DefaultGap, Model: "qwen"}, spoolEvents)
+	spans, err := x.Spans()
 	require.NoError(t, err)
-	s := loadPrometheus(t, families)
+	s := loadPrometheus(t, x)
 	for i, run := range runs {
 		span, p := spans[i], &run.Phase
 		t.Run(p.Route, func(t *testing.T) {
@@ -228,7 +227,7 @@ func total(results []result) float64 {
 
 // Waiting by replica is the timeline's, at each of its snapshots and at its
 // peak the phase record's; in flight is what the request records give.
-func checkWaiting(t *testing.T, s *server, queries []string, run Run, span Span) {
+func checkWaiting(t *testing.T, s *server, queries []string, run phaseRun, span Span) {
 	peak := make(map[string]float64)
 	for _, sample := range run.Timeline {
 		got := by("node_alias", s.query(t, queries[0], span.Start+sample.At))
@@ -251,7 +250,7 @@ func checkWaiting(t *testing.T, s *server, queries []string, run Run, span Span)
 
 // Prometheus' quantile lies in the bucket of the observation of rank q·n, a
 // tenth wide; the records' lies between that observation and a neighbour.
-func checkTTFT(t *testing.T, s *server, queries []string, run Run, span Span) {
+func checkTTFT(t *testing.T, s *server, queries []string, run phaseRun, span Span) {
 	var ttfts []float64
 	for _, r := range run.Requests {
 		if v, ok := r.TTFT.Get(); ok {
@@ -272,9 +271,10 @@ func checkTTFT(t *testing.T, s *server, queries []string, run Run, span Span) {
 // The engine's own histogram has vLLM's buckets.
 func TestEngineHistogramInPrometheus(t *testing.T) {
 	runs := simulate(t, "warm-uniform")[:1]
-	families, spans, err := Export(runs, Options{Start: DefaultStart, Step: DefaultStep, Model: "qwen"})
+	x := export(t, runs, Options{Start: DefaultStart, Step: DefaultStep, Model: "qwen"}, spoolEvents)
+	spans, err := x.Spans()
 	require.NoError(t, err)
-	s := loadPrometheus(t, families)
+	s := loadPrometheus(t, x)
 	buckets := by("le", s.query(t, `sum by (le) (vllm:time_to_first_token_seconds_bucket)`, spans[0].End))
 	require.Len(t, buckets, len(ttftBounds)+1)
 	for le, got := range buckets {
@@ -288,6 +288,6 @@ func TestEngineHistogramInPrometheus(t *testing.T) {
 		}
 		require.Equal(t, float64(want), got, "le=%s", le)
 	}
-	require.True(t, slices.ContainsFunc(families, func(f Family) bool { return f.Name == InFlight.Name }))
+	require.NotEmpty(t, s.query(t, InFlight.Name, spans[0].End))
 	require.False(t, math.IsNaN(buckets["+Inf"]))
 }

@@ -16,85 +16,126 @@ const (
 // WriteText writes the last point of every series in Prometheus' text format,
 // as a page to scrape.
 func WriteText(w io.Writer, families []Family) error {
-	e := encoder{suffixInHead: true}
+	var page []byte
+	var values []float64
 	for i := range families {
-		e.head(&families[i])
-		for _, s := range families[i].Series {
+		f := &families[i]
+		name := f.Name
+		if f.Type == Counter {
+			name += counterSuffix // the text format names a counter as its samples are named
+		}
+		page = appendHead(page, name, f.Help, f.Type)
+		for _, s := range f.Series {
 			if n := len(s.Points); n > 0 {
-				e.point(&families[i], s.Labels, &s.Points[n-1])
+				p := &s.Points[n-1]
+				values = p.appendValues(values[:0])
+				page = appendLines(page, lineStarts(f.Name, f.Type, p.bounds(), s.Labels), values, "\n")
 			}
 		}
 	}
-	_, err := w.Write(e.dst)
+	_, err := w.Write(page)
 	return err
 }
 
-// WriteOpenMetrics writes every point of every series with its timestamp in
-// OpenMetrics text, as `promtool tsdb create-blocks-from openmetrics` reads it.
-func WriteOpenMetrics(w io.Writer, families []Family) error {
-	e := encoder{timestamps: true}
-	for i := range families {
-		e.head(&families[i])
-		for _, s := range families[i].Series {
-			for j := range s.Points {
-				e.point(&families[i], s.Labels, &s.Points[j])
-			}
-			if err := e.flush(w); err != nil {
-				return err
-			}
+// A lineWriter writes the points of one series after the other.
+type lineWriter struct {
+	w      io.Writer
+	text   []byte
+	starts []string // of the lines of a point
+	time   []byte   // the end of each
+}
+
+// point writes the values of a series at the Unix time at.
+func (w *lineWriter) point(at float64, values ...float64) error {
+	w.time = append(strconv.AppendFloat(append(w.time[:0], ' '), at, 'f', 3, 64), '\n')
+	w.text = appendLines(w.text, w.starts, values, w.time)
+	if len(w.text) < 1<<16 {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *lineWriter) flush() error {
+	_, err := w.w.Write(w.text)
+	w.text = w.text[:0]
+	return err
+}
+
+// counterSuffix is in the names of a counter's samples.
+const counterSuffix = "_total"
+
+func appendHead(dst []byte, name, help string, t Type) []byte {
+	return append(dst, "# HELP "+name+" "+escapeHelp(help)+"\n# TYPE "+name+" "+string(t)+"\n"...)
+}
+
+// appendLines appends the lines of one point: what each begins with, its value, and
+// the end that all have.
+func appendLines[T string | []byte](dst []byte, starts []string, values []float64, end T) []byte {
+	for i, v := range values {
+		dst = append(appendValue(append(dst, starts[i]...), v), end...)
+	}
+	return dst
+}
+
+// lineStarts are what the lines of a point begin with, up to the value.
+func lineStarts(name string, t Type, bounds []float64, labels []Label) []string {
+	switch t {
+	case Counter:
+		return []string{lineStart(name+counterSuffix, labels)}
+	case HistogramType:
+		starts := make([]string, 0, len(bounds)+3)
+		with := append(labels[:len(labels):len(labels)], Label{Name: "le"})
+		for _, b := range bounds {
+			with[len(labels)].Value = boundText(b)
+			starts = append(starts, lineStart(name+"_bucket", with))
 		}
+		with[len(labels)].Value = "+Inf"
+		return append(starts, lineStart(name+"_bucket", with), lineStart(name+"_sum", labels), lineStart(name+"_count", labels))
 	}
-	e.dst = append(e.dst, "# EOF\n"...)
-	return e.flush(w)
+	return []string{lineStart(name, labels)}
 }
 
-// An encoder appends lines of either format to dst.
-type encoder struct {
-	dst          []byte
-	suffixInHead bool // the text format names a counter as its samples are named
-	timestamps   bool
-}
-
-func (e *encoder) flush(w io.Writer) error {
-	_, err := w.Write(e.dst)
-	e.dst = e.dst[:0]
-	return err
-}
-
-func (e *encoder) head(f *Family) {
-	name := f.Name
-	if f.Type == Counter && e.suffixInHead {
-		name += "_total"
+func lineStart(name string, labels []Label) string {
+	var b strings.Builder
+	b.WriteString(name)
+	separator := byte('{')
+	for _, l := range labels {
+		b.WriteByte(separator)
+		b.WriteString(l.Name + `="` + escapeLabel(l.Value) + `"`)
+		separator = ','
 	}
-	e.dst = append(e.dst, "# HELP "+name+" "+escapeHelp(f.Help)+"\n# TYPE "+name+" "+string(f.Type)+"\n"...)
-}
-
-func (e *encoder) point(f *Family, labels []Label, p *Point) {
-	switch {
-	case p.Histogram != nil:
-		e.histogram(f.Name, labels, p)
-	case f.Type == Counter:
-		e.sample(f.Name+"_total", labels, p.Value, p.At)
-	default:
-		e.sample(f.Name, labels, p.Value, p.At)
+	if len(labels) > 0 {
+		b.WriteByte('}')
 	}
+	b.WriteByte(' ')
+	return b.String()
 }
 
-func (e *encoder) histogram(name string, labels []Label, p *Point) {
-	h := p.Histogram
+// bounds are those of the point's histogram; nil for a value.
+func (p *Point) bounds() []float64 {
+	if p.Histogram == nil {
+		return nil
+	}
+	return p.Histogram.Bounds
+}
+
+// appendValues appends the values of the point's lines.
+func (p *Point) appendValues(dst []float64) []float64 {
+	if p.Histogram != nil {
+		return p.Histogram.appendValues(dst)
+	}
+	return append(dst, p.Value)
+}
+
+// appendValues appends the values of the histogram's lines: cumulative counts, sum
+// and count.
+func (h *Histogram) appendValues(dst []float64) []float64 {
 	cumulative := uint64(0)
-	with := append(labels[:len(labels):len(labels)], Label{Name: "le"})
-	le := &with[len(labels)].Value
-	for i, n := range h.Counts {
+	for _, n := range h.Counts {
 		cumulative += n
-		*le = "+Inf"
-		if i < len(h.Bounds) {
-			*le = boundText(h.Bounds[i])
-		}
-		e.sample(name+"_bucket", with, float64(cumulative), p.At)
+		dst = append(dst, float64(cumulative))
 	}
-	e.sample(name+"_sum", labels, h.Sum, p.At)
-	e.sample(name+"_count", labels, float64(cumulative), p.At)
+	return append(dst, h.Sum, float64(cumulative))
 }
 
 // boundText is a bound as OpenMetrics asks for it, whole numbers with ".0", in
@@ -107,28 +148,10 @@ func boundText(v float64) string {
 	return s
 }
 
-func (e *encoder) sample(name string, labels []Label, v, at float64) {
-	e.dst = append(e.dst, name...)
-	for i, l := range labels {
-		if i == 0 {
-			e.dst = append(e.dst, '{')
-		} else {
-			e.dst = append(e.dst, ',')
-		}
-		e.dst = append(e.dst, l.Name+`="`+escapeLabel(l.Value)+`"`...)
-	}
-	if len(labels) > 0 {
-		e.dst = append(e.dst, '}')
-	}
-	e.dst = appendValue(append(e.dst, ' '), v)
-	if e.timestamps {
-		e.dst = strconv.AppendFloat(append(e.dst, ' '), at, 'f', 3, 64)
-	}
-	e.dst = append(e.dst, '\n')
-}
-
 func appendValue(dst []byte, v float64) []byte {
 	switch {
+	case v > 0 && v < 1e6 && v == float64(uint32(v)):
+		return strconv.AppendUint(dst, uint64(v), 10) // as below, but most are counts
 	case math.IsInf(v, 1):
 		return append(dst, "+Inf"...)
 	case math.IsInf(v, -1):

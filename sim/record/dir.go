@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // The files of a run directory.
@@ -24,7 +25,11 @@ var errDirDone = errors.New("run directory: already committed or aborted")
 type Dir struct {
 	path  string
 	files []*dirFile
+	parts []*Parts
 	done  bool
+
+	mu        sync.Mutex
+	temporary map[string]*os.File // of parts, by path
 }
 
 // A dirFile is one file being written.
@@ -40,7 +45,7 @@ func CreateDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	return &Dir{path: path}, nil
+	return &Dir{path: path, temporary: make(map[string]*os.File)}, nil
 }
 
 // Create begins the file name, buffered, and packed when the name ends in .gz (with
@@ -50,7 +55,7 @@ func (d *Dir) Create(name string) (io.Writer, error) {
 	if d.done {
 		return nil, errDirDone
 	}
-	file, err := os.CreateTemp(d.path, "."+name+".*.tmp")
+	file, err := d.createTemp(name)
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
@@ -63,6 +68,30 @@ func (d *Dir) Create(name string) (io.Writer, error) {
 	return f.buf, nil
 }
 
+func (d *Dir) createTemp(name string) (*os.File, error) {
+	return os.CreateTemp(d.path, "."+name+".*.tmp")
+}
+
+// createPart makes a file that is removed in the end. Parts may call it at the same
+// time.
+func (d *Dir) createPart(name string) (*os.File, error) {
+	f, err := d.createTemp(name)
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.temporary[f.Name()] = f
+	}
+	return f, err
+}
+
+// removePart removes such a file early.
+func (d *Dir) removePart(path string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.temporary, path)
+	return os.Remove(path)
+}
+
 // Commit finishes every file and gives it its name. On an error none of the files
 // that have not been renamed is left.
 func (d *Dir) Commit() error {
@@ -70,6 +99,11 @@ func (d *Dir) Commit() error {
 		return errDirDone
 	}
 	defer d.Abort()
+	for _, p := range d.parts {
+		if err := p.finish(); err != nil {
+			return fmt.Errorf("run directory: %w", err)
+		}
+	}
 	for _, f := range d.files {
 		if err := f.finish(); err != nil {
 			return fmt.Errorf("run directory: %s: %w", f.name, err)
@@ -80,7 +114,7 @@ func (d *Dir) Commit() error {
 			return fmt.Errorf("run directory: %w", err)
 		}
 	}
-	d.files = nil
+	d.files = nil // they have their names
 	return nil
 }
 
@@ -88,11 +122,18 @@ func (d *Dir) Commit() error {
 // can be deferred.
 func (d *Dir) Abort() {
 	d.done = true
+	for _, p := range d.parts {
+		p.abandon()
+	}
 	for _, f := range d.files {
 		_ = f.file.Close()           // closed already when Commit got that far
 		_ = os.Remove(f.file.Name()) // renamed already when Commit got that far
 	}
-	d.files = nil
+	for path, file := range d.temporary {
+		_ = file.Close() // closed already when its part is complete
+		_ = os.Remove(path)
+	}
+	d.files, d.parts, d.temporary = nil, nil, nil
 }
 
 // finish writes out what is buffered and closes the file.

@@ -43,18 +43,23 @@ func Requests(name string, r io.Reader) iter.Seq2[Request, error] {
 // ReadRequests reads all records that Requests yields. With an error it returns
 // the good records too; the error lists every problem, up to a hundred.
 func ReadRequests(name string, r io.Reader) ([]Request, error) {
-	var (
-		reqs     []Request
-		problems problemList
-	)
+	var reqs []Request
+	err := EachRequest(name, r, func(req *Request) { reqs = append(reqs, *req) })
+	return reqs, err
+}
+
+// EachRequest calls f with the records that ReadRequests returns, one after the
+// other, and fails as it does.
+func EachRequest(name string, r io.Reader, f func(*Request)) error {
+	var problems problemList
 	for req, err := range Requests(name, r) {
 		if err != nil {
 			problems.add(err)
 			continue
 		}
-		reqs = append(reqs, req)
+		f(&req)
 	}
-	return reqs, problems.err(name)
+	return problems.err(name)
 }
 
 // request parses one line.
