@@ -611,9 +611,6 @@ func (e *engine) finish(done func(*Seq)) {
 	complete := e.endStride(st)
 	for _, it := range st.items {
 		s := it.seq
-		if s.state == ended {
-			continue // aborted while its step was running
-		}
 		if it.epoch == s.epoch {
 			s.processed += it.n
 		}
@@ -678,11 +675,16 @@ func (e *engine) remove(s *Seq) {
 	e.release(s)
 }
 
-// release ends s, which is in no queue any more.
+// release ends s, which is in no queue any more, and forgets it, but for events yet
+// to be published: its owner may use it for something else.
 func (e *engine) release(s *Seq) {
 	e.detach(s, true)
 	e.freeBlocks(s)
 	s.state = ended
+	for i := range e.flight.n {
+		st := e.flight.at(i)
+		st.items = slices.DeleteFunc(st.items, func(it item) bool { return it.seq == s })
+	}
 }
 
 // Validate reports what is wrong with the limits, or nil.

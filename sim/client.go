@@ -44,7 +44,7 @@ type progress struct {
 	events  int  // in the queue
 	watched bool // one of them is evSilence
 	ended   bool
-	aborted bool // a step in flight may still hold seq
+	aborted bool // an event of its engine's cache, yet to be told, may be about seq
 }
 
 // client is the load: it decides when the next request is sent, what is in it,
