@@ -192,8 +192,8 @@ func (r *Replica) refresh() {
 	r.peak.UsedBlocks = max(r.peak.UsedBlocks, g.UsedBlocks)
 }
 
-// Abort ends s at now, freeing its slot and blocks; a step in flight that was formed
-// with it runs on without it. It reports whether s was unfinished.
+// Abort ends s at now, freeing its slot and blocks; a step in flight that holds
+// it runs on and its output is discarded. It reports whether s was unfinished.
 func (r *Replica) Abort(now simtime.Time, s *Seq) bool {
 	if s.state == ended {
 		return false
