@@ -687,6 +687,9 @@ func (e *engine) release(s *Seq) {
 	}
 }
 
+// maxBlocks keeps a misplaced digit from taking all memory.
+const maxBlocks = 1 << 24
+
 // Validate reports what is wrong with the limits, or nil.
 func (l Limits) Validate() error {
 	for _, c := range []struct {
@@ -705,6 +708,10 @@ func (l Limits) Validate() error {
 		if c.value < c.least || c.value > 1<<30 {
 			return fmt.Errorf("%s = %d: allowed is %d to %d", c.name, c.value, c.least, 1<<30)
 		}
+	}
+	// A pool takes 40 bytes a block; the largest real ones have some 100,000.
+	if l.Blocks > maxBlocks {
+		return fmt.Errorf("blocks = %d: allowed is 2 to %d", l.Blocks, maxBlocks)
 	}
 	if l.StateGroups > 0 && l.PrefixCaching && l.MaxBatchedTokens < l.BlockTokens {
 		return fmt.Errorf("max_num_batched_tokens = %d: a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.MaxBatchedTokens, l.BlockTokens)

@@ -389,7 +389,8 @@ func TestEngineInvariants(t *testing.T) {
 
 // Chunks of a recurrent model's prompt end on blocks while states are cached, so
 // neither a step nor the threshold may be shorter than one: nothing would ever run.
-func TestLimitsOfRecurrentModels(t *testing.T) {
+// Nor may the pool take all memory.
+func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Limits)
@@ -401,6 +402,8 @@ func TestLimitsOfRecurrentModels(t *testing.T) {
 		{"chunks of a block", func(l *Limits) { l.LongPrefillTokens = 1568 }, ""},
 		{"smaller chunks", func(l *Limits) { l.LongPrefillTokens = 600 }, "long_prefill_token_threshold = 600"},
 		{"without caching", func(l *Limits) { l.LongPrefillTokens, l.PrefixCaching = 600, false }, ""},
+		{"many blocks", func(l *Limits) { l.Blocks = 1 << 24 }, ""},
+		{"too many", func(l *Limits) { l.Blocks = 1<<24 + 1 }, "blocks = 16777217: allowed is 2 to 16777216"},
 		{"without states", func(l *Limits) { l.LongPrefillTokens, l.StateGroups = 600, 0 }, ""},
 	} {
 		l := l20()
