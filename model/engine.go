@@ -682,8 +682,9 @@ func (e *engine) release(s *Seq) {
 	e.freeBlocks(s)
 	s.state = ended
 	for i := range e.flight.n {
-		st := e.flight.at(i)
-		st.items = slices.DeleteFunc(st.items, func(it item) bool { return it.seq == s })
+		if st := e.flight.at(i); len(st.items) > 0 {
+			st.items = slices.DeleteFunc(st.items, func(it item) bool { return it.seq == s })
+		}
 	}
 }
 
