@@ -43,7 +43,7 @@ func mishaps(t *rapid.T) *scenario.Scenario {
 		"drain.grace_period=" + span("grace", 0, 2000, 30000),
 		"lifecycle.model_load={mean=" + span("load", 0, 300, 4000) + ", distribution=\"exponential\"}",
 		"observe.snapshot_interval=" + span("snapshots", 7, 5000),
-		"engine.blocks=" + one("blocks", "60", "181"), "engine.async_scheduling=" + one("async", "true", "false"),
+		one("pool", "engine.blocks=181", "engine.blocks=60", "engine={blocks=17, max_model_len=8000}"), "engine.async_scheduling=" + one("async", "true", "false"),
 	}
 	sets = append(sets, drawLoad(t)...)
 	sets = append(sets, admissions(t)...)
