@@ -175,7 +175,7 @@ func put(holder any, at Path, parts []string, v any) (any, error) {
 		return h, nil
 	case []any:
 		i, err := strconv.Atoi(key)
-		if err != nil || i < 0 || i > len(h) {
+		if err != nil || strconv.Itoa(i) != key || i < 0 || i > len(h) { // 00 and +1 would be places of their own
 			return nil, fmt.Errorf("%s is an array, so %q must be an index; allowed: 0 to %d", at, key, len(h))
 		}
 		if i == len(h) {

@@ -93,6 +93,8 @@ func TestSetProblems(t *testing.T) {
 		{`"a"b=5`, `--set "a"b: unexpected "b" after "a"; allowed: path.to.key=value`},
 		{"items.2.key=x", `--set items.2.key: items is an array, so "2" must be an index; allowed: 0 to 1`},
 		{"items.-1.key=x", `--set items.-1.key: items is an array, so "-1" must be an index; allowed: 0 to 1`},
+		{"items.00.key=x", `--set items.00.key: items is an array, so "00" must be an index; allowed: 0 to 1`},
+		{`items."+0"=x`, `--set items."+0": items is an array, so "+0" must be an index; allowed: 0 to 1`},
 		{"targets.5.key=x", `--set targets.5.key: targets.5 is beyond the end of targets, which is empty; allowed: targets.0`},
 		{"targets.x=1", `--set targets.x: targets must be an array, not a table`},
 		{"items.key=x", `--set items.key: items is an array, so "key" must be an index; allowed: 0 to 1`},
@@ -116,7 +118,7 @@ func TestSetProblems(t *testing.T) {
 
 // A setting changes its path and nothing else.
 func FuzzSet(f *testing.F) {
-	for _, s := range []string{"n=5", "items.0.ns.2=9", `env."a.b"=true`, "items={x=1}", "a..b", "name.x=1", "items.0=[[1]]", "00.0="} {
+	for _, s := range []string{"n=5", "items.0.ns.2=9", `env."a.b"=true`, "items={x=1}", "a..b", "name.x=1", "items.0=[[1]]", "00.0=", "items.00="} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, expr string) {
