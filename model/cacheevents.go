@@ -57,7 +57,7 @@ func (r *Replica) publish(now simtime.Time) {
 func (r *Replica) tell(now simtime.Time, l *cacheLog) {
 	at := now
 	if r.engine.flight.n > 0 {
-		at = max(r.engine.flight.at(0).end, r.hostFree)
+		at = r.seen()
 	}
 	l.watch(at, l.events)
 	l.events = l.events[:0]

@@ -195,7 +195,7 @@ func (e *engine) schedule(now simtime.Time) *step {
 
 func (e *engine) scheduleRunning(st *step) (budget int, preempted bool) {
 	budget = e.MaxBatchedTokens
-	if e.stride.due > e.stride.formed+1 && e.stride.n == len(e.running) && e.stride.n <= budget {
+	if e.onlyStride() {
 		e.takeStride(st)
 		return budget - st.members, false
 	}
@@ -255,7 +255,7 @@ func (e *engine) chunk(remaining, budget int) int {
 // recurrent state can be kept: on the block grid, except past its last point
 // (scheduler.py, the mamba "align" mode).
 func (e *engine) clip(s *Seq, start, n int) int {
-	if e.StateGroups == 0 || !e.PrefixCaching {
+	if !e.aligns() {
 		return n
 	}
 	b := e.BlockTokens
@@ -688,8 +688,13 @@ func (e *engine) release(s *Seq) {
 	}
 }
 
-// maxBlocks keeps a misplaced digit from taking all memory.
+// maxBlocks keeps a misplaced digit from taking all memory: a pool takes 40 bytes a
+// block, and the largest real ones have some 100,000.
 const maxBlocks = 1 << 24
+
+// aligns reports whether prefill chunks end on blocks, where the states that are
+// cached lie.
+func (l Limits) aligns() bool { return l.StateGroups > 0 && l.PrefixCaching }
 
 // Validate reports what is wrong with the limits, or nil.
 func (l Limits) Validate() error {
@@ -697,27 +702,24 @@ func (l Limits) Validate() error {
 		name  string
 		value int
 		least int
+		most  int
 	}{
-		{"max_model_len", l.MaxModelLen, 1},
-		{"max_num_seqs", l.MaxNumSeqs, 1},
-		{"max_num_batched_tokens", l.MaxBatchedTokens, 1},
-		{"long_prefill_token_threshold", l.LongPrefillTokens, 0},
-		{"block_tokens", l.BlockTokens, 1},
-		{"blocks", l.Blocks, 2},
-		{"state_groups", l.StateGroups, 0},
+		{"max_model_len", l.MaxModelLen, 1, 1 << 30},
+		{"max_num_seqs", l.MaxNumSeqs, 1, 1 << 30},
+		{"max_num_batched_tokens", l.MaxBatchedTokens, 1, 1 << 30},
+		{"long_prefill_token_threshold", l.LongPrefillTokens, 0, 1 << 30},
+		{"block_tokens", l.BlockTokens, 1, 1 << 30},
+		{"blocks", l.Blocks, 2, maxBlocks},
+		{"state_groups", l.StateGroups, 0, 1 << 30},
 	} {
-		if c.value < c.least || c.value > 1<<30 {
-			return fmt.Errorf("%s = %d: allowed is %d to %d", c.name, c.value, c.least, 1<<30)
+		if c.value < c.least || c.value > c.most {
+			return fmt.Errorf("%s = %d: allowed is %d to %d", c.name, c.value, c.least, c.most)
 		}
 	}
-	// A pool takes 40 bytes a block; the largest real ones have some 100,000.
-	if l.Blocks > maxBlocks {
-		return fmt.Errorf("blocks = %d: allowed is 2 to %d", l.Blocks, maxBlocks)
-	}
-	if l.StateGroups > 0 && l.PrefixCaching && l.MaxBatchedTokens < l.BlockTokens {
+	if l.aligns() && l.MaxBatchedTokens < l.BlockTokens {
 		return fmt.Errorf("max_num_batched_tokens = %d: a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.MaxBatchedTokens, l.BlockTokens)
 	}
-	if l.StateGroups > 0 && l.PrefixCaching && l.LongPrefillTokens > 0 && l.LongPrefillTokens < l.BlockTokens {
+	if l.aligns() && l.LongPrefillTokens > 0 && l.LongPrefillTokens < l.BlockTokens {
 		return fmt.Errorf("long_prefill_token_threshold = %d: a recurrent model's prefill chunks end on blocks, so 0 or at least block_tokens = %d", l.LongPrefillTokens, l.BlockTokens)
 	}
 	if most := (l.MaxModelLen+l.BlockTokens-1)/l.BlockTokens + 3*l.StateGroups; most > l.Blocks-1 {

@@ -107,6 +107,12 @@ func (e *engine) leave(s *Seq) {
 // look at it.
 func (e *engine) strides(s *Seq) bool { return s.state == inStride && s.pace.due > e.stride.formed+1 }
 
+// onlyStride reports whether the next step needs a look at no running sequence: all
+// are in stride, none is due, and the budget has a token for each.
+func (e *engine) onlyStride() bool {
+	return e.stride.due > e.stride.formed+1 && e.stride.n == len(e.running) && e.stride.n <= e.MaxBatchedTokens
+}
+
 // takeStride makes the sequences in stride take part in the step.
 func (e *engine) takeStride(st *step) {
 	s := &e.stride
@@ -208,7 +214,7 @@ func (e *engine) pass(n int, last simtime.Time) {
 // steady reports whether the stride is all there is: in the steps in flight, in
 // the batch, and in what the next step will be.
 func (e *engine) steady() bool {
-	if !e.flight.full() || e.stride.n == 0 || e.stride.due <= e.stride.formed+1 || e.stride.n != len(e.running) || e.stride.n > e.MaxBatchedTokens ||
+	if !e.flight.full() || e.stride.n == 0 || !e.onlyStride() ||
 		e.waiting.len() > 0 && len(e.running) < e.MaxNumSeqs {
 		return false
 	}

@@ -162,10 +162,10 @@ func (l *ledgers) length(s workload.Segment) int {
 	return s.Tokens
 }
 
-// compareLedgers counts the ledgers' disagreement, by replica.
+// compareLedgers counts the ledgers' disagreement, by replica, of engines that are
+// up to date.
 func (r *run) compareLedgers() []LedgerCount {
 	l := r.ledgers
-	r.sync()
 	counts := make([]LedgerCount, len(r.replicas))
 	entries := 0
 	for _, p := range r.gateways.processes {

@@ -218,6 +218,7 @@ func (r *run) snapshot() {
 	if r.scaling != nil {
 		r.scaling.emit(r)
 	}
+	r.sync()
 	var ledgers []LedgerCount
 	if r.ledgers != nil {
 		ledgers = r.compareLedgers()
@@ -226,7 +227,6 @@ func (r *run) snapshot() {
 		if !rep.answers() {
 			continue
 		}
-		rep.SyncGauges(r.now)
 		g := rep.Gauges()
 		rep.sampled = highest(rep.sampled, g)
 		if r.Sample != nil {

@@ -61,7 +61,10 @@ func (r *run) primeSpares() {
 	}
 }
 
-// hashes appends those of the prompt's blocks in an engine.
+// hashes appends those of the prompt's blocks in an engine that caches them.
 func (r *run) hashes(dst []uint64, p workload.Prompt) []uint64 {
-	return p.AppendHashes(dst, 0, r.replicas[0].Limits().BlockTokens, workload.Tokens)
+	if r.blocks == nil {
+		return dst
+	}
+	return r.blocks.AppendHashes(dst, p)
 }
