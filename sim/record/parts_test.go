@@ -38,6 +38,20 @@ func unpack(t *testing.T, path string) string {
 	return string(content)
 }
 
+// createParts begins a run directory with one file that is written in parts.
+func createParts(t *testing.T, dir, name string) (*record.Dir, *record.Parts) {
+	t.Helper()
+	d, err := record.CreateDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := d.CreateParts(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, p
+}
+
 // Whatever order parts are written and completed in, the file has the complete ones
 // in theirs, with the bytes of a file written in one go.
 func TestParts(t *testing.T) {
@@ -70,14 +84,7 @@ func TestParts(t *testing.T) {
 		"mixed":    func(i int) int { return i * 7 % parts },
 	} {
 		dir := t.TempDir()
-		d, err := record.CreateDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := d.CreateParts("whole.gz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		d, p := createParts(t, dir, "whole.gz")
 		var all sync.WaitGroup
 		for k := range 2 {
 			all.Go(func() {
@@ -129,14 +136,7 @@ func TestParts(t *testing.T) {
 func TestPartsWaitInFiles(t *testing.T) {
 	const parts, size = 300, 60_000 // 18 MB beside the 16 that may wait in memory
 	dir := t.TempDir()
-	d, err := record.CreateDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := d.CreateParts("whole")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, p := createParts(t, dir, "whole")
 	content := func(i int) string { return strings.Repeat(string(rune('a'+i%26)), size) }
 	var want strings.Builder
 	for i := range parts {
@@ -166,14 +166,7 @@ func TestPartsWaitInFiles(t *testing.T) {
 // An aborted directory has nothing left of its parts, complete or not.
 func TestPartsAborted(t *testing.T) {
 	dir := t.TempDir()
-	d, err := record.CreateDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := d.CreateParts("whole.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, p := createParts(t, dir, "whole.gz")
 	for i := range 4 {
 		part := p.Part(i)
 		if _, err := part.Write(make([]byte, 200_000)); err != nil {
@@ -200,14 +193,7 @@ func TestPartsAborted(t *testing.T) {
 // A part that cannot be written says so at once, and in the end.
 func TestPartsFail(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")
-	d, err := record.CreateDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := d.CreateParts("whole")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, p := createParts(t, dir, "whole")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -86,9 +86,8 @@ func TestSchemaFindsMistakes(t *testing.T) {
 	}
 }
 
-// What the schema cannot say: the sweep knows its number of shards, runs with
-// --resume, one pod an index, and can write nowhere but to the results.
-func TestJobs(t *testing.T) {
+// eachJob calls f for every Job, with the directory that it is built from.
+func eachJob(t *testing.T, f func(dir string, job *batchv1.Job)) {
 	for _, dir := range kustomizations {
 		for _, object := range build(t, dir) {
 			var job batchv1.Job
@@ -96,43 +95,44 @@ func TestJobs(t *testing.T) {
 				continue
 			}
 			require.NoError(t, yaml.UnmarshalStrict(object, &job))
-			pod := job.Spec.Template.Spec
-			require.Len(t, pod.Containers, 1)
-			sim := pod.Containers[0]
-			require.True(t, *sim.SecurityContext.ReadOnlyRootFilesystem)
-			require.True(t, *pod.SecurityContext.RunAsNonRoot)
-			require.Equal(t, corev1.RestartPolicyNever, pod.RestartPolicy)
-			require.Contains(t, sim.VolumeMounts, corev1.VolumeMount{Name: "results", MountPath: "/results"})
-			if *job.Spec.Completions == 1 {
-				require.Contains(t, sim.Args, "merge")
-				continue
-			}
-			require.Equal(t, batchv1.IndexedCompletion, *job.Spec.CompletionMode)
-			require.LessOrEqual(t, *job.Spec.Parallelism, *job.Spec.Completions)
-			require.Contains(t, sim.Args, "--resume")
-			require.Contains(t, sim.Env, corev1.EnvVar{Name: "JOB_COMPLETIONS", Value: strconv.Itoa(int(*job.Spec.Completions))},
-				"%s: JOB_COMPLETIONS must equal spec.completions", dir)
+			f(dir, &job)
 		}
 	}
+}
+
+// What the schema cannot say: the sweep knows its number of shards, runs with
+// --resume, one pod an index, and can write nowhere but to the results.
+func TestJobs(t *testing.T) {
+	eachJob(t, func(dir string, job *batchv1.Job) {
+		pod := job.Spec.Template.Spec
+		require.Len(t, pod.Containers, 1)
+		sim := pod.Containers[0]
+		require.True(t, *sim.SecurityContext.ReadOnlyRootFilesystem)
+		require.True(t, *pod.SecurityContext.RunAsNonRoot)
+		require.Equal(t, corev1.RestartPolicyNever, pod.RestartPolicy)
+		require.Contains(t, sim.VolumeMounts, corev1.VolumeMount{Name: "results", MountPath: "/results"})
+		if *job.Spec.Completions == 1 {
+			require.Contains(t, sim.Args, "merge")
+			return
+		}
+		require.Equal(t, batchv1.IndexedCompletion, *job.Spec.CompletionMode)
+		require.LessOrEqual(t, *job.Spec.Parallelism, *job.Spec.Completions)
+		require.Contains(t, sim.Args, "--resume")
+		require.Contains(t, sim.Env, corev1.EnvVar{Name: "JOB_COMPLETIONS", Value: strconv.Itoa(int(*job.Spec.Completions))},
+			"%s: JOB_COMPLETIONS must equal spec.completions", dir)
+	})
 }
 
 // The manifests name flags that sim has.
 func TestFlags(t *testing.T) {
 	source, err := os.ReadFile("../../../cmd/sim/sweep.go")
 	require.NoError(t, err)
-	for _, dir := range kustomizations {
-		for _, object := range build(t, dir) {
-			var job batchv1.Job
-			if !strings.Contains(string(object), "kind: Job") {
-				continue
-			}
-			require.NoError(t, yaml.UnmarshalStrict(object, &job))
-			for _, arg := range job.Spec.Template.Spec.Containers[0].Args {
-				if name, ok := strings.CutPrefix(arg, "--"); ok {
-					name, _, _ = strings.Cut(name, "=")
-					require.Contains(t, string(source), `, "`+name+`", `)
-				}
+	eachJob(t, func(_ string, job *batchv1.Job) {
+		for _, arg := range job.Spec.Template.Spec.Containers[0].Args {
+			if name, ok := strings.CutPrefix(arg, "--"); ok {
+				name, _, _ = strings.Cut(name, "=")
+				require.Contains(t, string(source), `, "`+name+`", `)
 			}
 		}
-	}
+	})
 }
