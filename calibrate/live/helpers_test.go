@@ -46,7 +46,7 @@ func replayer(t *testing.T, sc *scenario.Scenario, url string, change ...func(*O
 	for _, c := range change {
 		c(&o)
 	}
-	transport := NewTransport(time.Second, false)
+	transport := NewTransport(time.Minute, false)
 	t.Cleanup(transport.Close)
 	return New(o, transport)
 }
