@@ -2,14 +2,14 @@ package record
 
 import (
 	"bufio"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // The files of a run directory.
@@ -27,69 +27,65 @@ type Dir struct {
 	files []*dirFile
 	parts []*Parts
 	done  bool
-
-	mu        sync.Mutex
-	temporary map[string]*os.File // of parts, by path
 }
 
-// A dirFile is one file being written.
+// A dirFile is one file being written. A packed one is one gzip stream or several,
+// one after the other.
 type dirFile struct {
-	name   string // what it will be called
-	file   *os.File
-	buf    *bufio.Writer
-	packed *gzip.Writer // nil for a plain file
+	name    string // what it will be called
+	file    *os.File
+	buf     *bufio.Writer
+	packed  *gzip.Writer // nil for a plain file
+	open    bool         // a stream has begun
+	streams int          // that are complete
 }
+
+// packing is the level of gzip. Records pack at 290 MB a second here; level 6 takes
+// more than twice the time for 1% less.
+const packing = 2
 
 // CreateDir makes the directory when it is missing and prepares to write in it.
 func CreateDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	return &Dir{path: path, temporary: make(map[string]*os.File)}, nil
+	return &Dir{path: path}, nil
 }
 
 // Create begins the file name, buffered, and packed when the name ends in .gz (with
 // no name and no time in it, so that the same content gives the same bytes). The file
 // is there after Commit.
 func (d *Dir) Create(name string) (io.Writer, error) {
+	return d.create(name)
+}
+
+func (d *Dir) create(name string) (*dirFile, error) {
 	if d.done {
 		return nil, errDirDone
 	}
-	file, err := d.createTemp(name)
+	f, err := d.newFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	f := &dirFile{name: name, file: file, buf: bufio.NewWriterSize(file, 1<<16)}
 	d.files = append(d.files, f)
-	if strings.HasSuffix(name, ".gz") {
-		f.packed = gzip.NewWriter(f.buf)
-		return f.packed, nil
+	return f, nil
+}
+
+// newFile begins a file as of that name, under a temporary one.
+func (d *Dir) newFile(name string) (*dirFile, error) {
+	file, err := d.createTemp(name)
+	if err != nil {
+		return nil, err
 	}
-	return f.buf, nil
-}
-
-func (d *Dir) createTemp(name string) (*os.File, error) {
-	return os.CreateTemp(d.path, "."+name+".*.tmp")
-}
-
-// createPart makes a file that is removed in the end. Parts may call it at the same
-// time.
-func (d *Dir) createPart(name string) (*os.File, error) {
-	f, err := d.createTemp(name)
-	if err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.temporary[f.Name()] = f
+	f := &dirFile{name: name, file: file, buf: bufio.NewWriterSize(file, 1<<16)}
+	if strings.HasSuffix(name, ".gz") {
+		f.packed, err = gzip.NewWriterLevel(f.buf, packing)
 	}
 	return f, err
 }
 
-// removePart removes such a file early.
-func (d *Dir) removePart(path string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.temporary, path)
-	return os.Remove(path)
+func (d *Dir) createTemp(name string) (*os.File, error) {
+	return os.CreateTemp(d.path, "."+name+".*.tmp")
 }
 
 // Commit finishes every file and gives it its name. On an error none of the files
@@ -129,21 +125,54 @@ func (d *Dir) Abort() {
 		_ = f.file.Close()           // closed already when Commit got that far
 		_ = os.Remove(f.file.Name()) // renamed already when Commit got that far
 	}
-	for path, file := range d.temporary {
-		_ = file.Close() // closed already when its part is complete
-		_ = os.Remove(path)
-	}
-	d.files, d.parts, d.temporary = nil, nil, nil
+	d.files, d.parts = nil, nil
 }
 
-// finish writes out what is buffered and closes the file.
-func (f *dirFile) finish() error {
-	if f.packed != nil {
-		if err := f.packed.Close(); err != nil {
-			return err
-		}
+// Write appends text, which a packed file packs.
+func (f *dirFile) Write(text []byte) (int, error) {
+	if f.packed == nil {
+		return f.buf.Write(text)
 	}
-	if err := f.buf.Flush(); err != nil {
+	f.open = true
+	return f.packed.Write(text)
+}
+
+// endStream completes the gzip stream that has begun, if one has.
+func (f *dirFile) endStream() error {
+	if !f.open {
+		return nil
+	}
+	err := f.packed.Close()
+	f.packed.Reset(f.buf)
+	f.open = false
+	f.streams++
+	return err
+}
+
+// append appends what r has as it is: in a packed file whole gzip streams.
+func (f *dirFile) append(r io.Reader) error {
+	if err := f.endStream(); err != nil {
+		return err
+	}
+	f.streams++
+	_, err := io.Copy(f.buf, r)
+	return err
+}
+
+// flush hands all that was written to the file.
+func (f *dirFile) flush() error {
+	if err := f.endStream(); err != nil {
+		return err
+	}
+	return f.buf.Flush()
+}
+
+// finish completes the file and closes it.
+func (f *dirFile) finish() error {
+	if f.packed != nil && f.streams == 0 {
+		f.open = true // no text is a stream, too
+	}
+	if err := f.flush(); err != nil {
 		return err
 	}
 	// A temporary file is the owner's alone; a result is as readable as others.

@@ -6,25 +6,30 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync/atomic"
+	"sync"
 )
 
 // Parts are one file that several goroutines write at the same time, each a part
-// of it. The file has the complete parts, one after the other in their order; until
-// its turn comes, a part that is not small waits in a temporary file. A goroutine of
-// its own packs and writes the file, so that who writes a part does not wait for it.
+// of it. The file has the complete parts, one after the other in their order. A part
+// that is not small is packed by a goroutine of its own into a temporary file, a gzip
+// stream for itself; small ones are packed together by the goroutine that writes the
+// file. So who writes a part waits for nobody but its own packing, and the file has
+// the same bytes whatever the order in which parts are written and completed.
 type Parts struct {
 	dir      *Dir
-	name     string
-	file     io.Writer
+	file     *dirFile
 	complete chan *Part
 	gathered chan error // the outcome, once
 	ended    bool       // it has been asked for
-	useless  atomic.Bool
+
+	unwanted chan struct{} // closed: the file will not be
+	packing  sync.WaitGroup
+	mu       sync.Mutex
+	files    map[string]struct{} // temporary ones, by path
 }
 
 const (
-	partBytes    = 1 << 16 // of a part that are kept in memory
+	partBytes    = 1 << 18 // of a part that are kept in memory
 	waitingBytes = 1 << 24 // of complete parts that wait for their turn
 )
 
@@ -32,18 +37,36 @@ const (
 type Part struct {
 	of     *Parts
 	number int
-	held   []byte   // not yet in the file
-	file   *os.File // nil: all is held
+	held   []byte // not yet handed on
+	packer *packer
+	file   string // temporary, with the part or, if it was small, its text; "": all is held
+	packed bool   // by a packer
 	err    error
+}
+
+// A packer writes a part's file.
+type packer struct {
+	to     *dirFile
+	chunks chan []byte
+	spare  chan []byte   // chunks that have been written
+	done   chan struct{} // closed at the end
+	err    error         // how it ended
 }
 
 // CreateParts begins the file name as Create does, to be written in parts.
 func (d *Dir) CreateParts(name string) (*Parts, error) {
-	w, err := d.Create(name)
+	f, err := d.create(name)
 	if err != nil {
 		return nil, err
 	}
-	p := &Parts{dir: d, name: name, file: w, complete: make(chan *Part, 64), gathered: make(chan error, 1)}
+	p := &Parts{
+		dir:      d,
+		file:     f,
+		complete: make(chan *Part, 64),
+		gathered: make(chan error, 1),
+		unwanted: make(chan struct{}),
+		files:    make(map[string]struct{}),
+	}
 	go func() { p.gathered <- p.gather() }()
 	d.parts = append(d.parts, p)
 	return p, nil
@@ -54,39 +77,96 @@ func (p *Parts) Part(i int) *Part { return &Part{of: p, number: i} }
 
 // Write appends to the part. After an error it writes nothing more.
 func (p *Part) Write(b []byte) (int, error) {
+	if p.err == nil && len(p.held) > 0 && len(p.held)+len(b) > partBytes {
+		p.err = p.handOn()
+	}
 	if p.err != nil {
 		return 0, p.err
-	}
-	if len(p.held) > 0 && len(p.held)+len(b) > partBytes {
-		if p.err = p.spill(); p.err != nil {
-			return 0, p.err
-		}
 	}
 	p.held = append(p.held, b...)
 	return len(b), nil
 }
 
-// spill moves what is held to the part's file.
-func (p *Part) spill() (err error) {
-	if p.file == nil {
-		if p.file, err = p.of.dir.createPart(p.of.name); err != nil {
+// handOn gives what is held to the part's packer.
+func (p *Part) handOn() (err error) {
+	if p.packer == nil {
+		if p.packer, err = p.of.startPacker(); err != nil {
 			return err
 		}
 	}
-	_, err = p.file.Write(p.held)
-	p.held = p.held[:0]
-	return err
+	select {
+	case p.packer.chunks <- p.held:
+	case <-p.packer.done:
+		return p.packer.err
+	}
+	select {
+	case p.held = <-p.packer.spare:
+	default:
+		p.held = make([]byte, 0, partBytes)
+	}
+	return nil
 }
 
 // Complete ends the part. One that is never completed does not get into the file.
 func (p *Part) Complete() error {
-	if p.err == nil && p.file != nil {
-		p.err = p.file.Close() // many may wait, more than can be open
+	if p.err == nil && p.packer != nil {
+		p.err = p.endPacker()
 	}
 	if p.err == nil {
 		p.of.complete <- p
 	}
 	return p.err
+}
+
+func (p *Part) endPacker() error {
+	if err := p.handOn(); err != nil {
+		return err
+	}
+	close(p.packer.chunks)
+	<-p.packer.done
+	err := p.packer.err
+	p.file, p.packed, p.held, p.packer = p.packer.to.file.Name(), true, nil, nil
+	return err
+}
+
+// startPacker begins a file for a part.
+func (p *Parts) startPacker() (*packer, error) {
+	f, err := p.dir.newFile(p.file.name)
+	if err != nil {
+		return nil, err
+	}
+	p.remember(f.file)
+	const ahead = 2
+	k := &packer{to: f, chunks: make(chan []byte, ahead), spare: make(chan []byte, ahead), done: make(chan struct{})}
+	p.packing.Go(func() { k.pack(p.unwanted) })
+	return k, nil
+}
+
+// pack writes the chunks, until there are no more or nobody wants them. It closes
+// the file: many parts may wait, more than files can be open.
+func (k *packer) pack(unwanted <-chan struct{}) {
+	defer close(k.done)
+	k.err = errors.Join(k.write(unwanted), k.to.file.Close())
+}
+
+func (k *packer) write(unwanted <-chan struct{}) error {
+	for {
+		select {
+		case <-unwanted:
+			return errDirDone
+		case chunk, more := <-k.chunks:
+			if !more {
+				return k.to.flush()
+			}
+			if _, err := k.to.Write(chunk); err != nil {
+				return err
+			}
+			select {
+			case k.spare <- chunk[:0]:
+			default:
+			}
+		}
+	}
 }
 
 // gather writes the parts into the file as they become complete.
@@ -105,51 +185,64 @@ func (p *Parts) gather() error {
 			err = p.append(waiting[next])
 			delete(waiting, next)
 		}
-		if err == nil && held > waitingBytes && waiting[part.number] != nil {
+		if err == nil && held > waitingBytes && waiting[part.number] != nil && part.file == "" {
 			held -= len(part.held)
-			err = part.park()
+			err = p.park(part)
 		}
 	}
 	// Those that wait for one that is never complete.
 	for _, i := range slices.Sorted(maps.Keys(waiting)) {
-		if err == nil && !p.useless.Load() {
+		if err == nil && !p.isUnwanted() {
 			err = p.append(waiting[i])
 		}
 	}
 	return err
 }
 
-// park moves what a complete part holds to its file.
-func (p *Part) park() (err error) {
-	if p.file != nil {
-		if p.file, err = os.OpenFile(p.file.Name(), os.O_WRONLY|os.O_APPEND, 0); err != nil {
-			return err
-		}
+// park moves what a small part holds to a file until its turn comes. It stays text,
+// to be packed with its neighbours.
+func (p *Parts) park(part *Part) error {
+	f, err := p.dir.createTemp(p.file.name)
+	if err != nil {
+		return err
 	}
-	err = p.spill()
-	p.held = nil
-	return errors.Join(err, p.file.Close())
+	p.remember(f)
+	_, err = f.Write(part.held)
+	part.file, part.held = f.Name(), nil
+	return errors.Join(err, f.Close())
 }
 
 // append writes a complete part into the file.
 func (p *Parts) append(part *Part) error {
-	if part.file != nil {
-		if err := p.copy(part.file.Name()); err != nil {
-			return err
-		}
+	if part.file == "" {
+		_, err := p.file.Write(part.held)
+		return err
 	}
-	_, err := p.file.Write(part.held)
-	return err
-}
-
-// copy writes a temporary file into the file, and removes it.
-func (p *Parts) copy(name string) error {
-	f, err := os.Open(name)
+	f, err := os.Open(part.file)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(p.file, f)
-	return errors.Join(err, f.Close(), p.dir.removePart(name))
+	if part.packed {
+		err = p.file.append(f)
+	} else {
+		_, err = io.Copy(p.file, f)
+	}
+	return errors.Join(err, f.Close(), p.remove(part.file))
+}
+
+// remember notes a temporary file, to be removed in the end.
+func (p *Parts) remember(f *os.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.files[f.Name()] = struct{}{}
+}
+
+// remove removes a temporary file.
+func (p *Parts) remove(path string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.files, path)
+	return os.Remove(path)
 }
 
 // finish waits until all complete parts are in the file.
@@ -159,10 +252,23 @@ func (p *Parts) finish() error {
 	return <-p.gathered
 }
 
-// abandon ends the gathering without caring for the file.
+func (p *Parts) isUnwanted() bool {
+	select {
+	case <-p.unwanted:
+		return true
+	default:
+		return false
+	}
+}
+
+// abandon ends all that still goes on, and removes the temporary files.
 func (p *Parts) abandon() {
+	close(p.unwanted)
 	if !p.ended {
-		p.useless.Store(true)
 		_ = p.finish()
+	}
+	p.packing.Wait()
+	for path := range p.files {
+		_ = os.Remove(path)
 	}
 }
