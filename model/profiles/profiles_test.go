@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,6 +70,9 @@ response = { value = 0.002, unit = "s", source = "test" }
 func TestMinimal(t *testing.T) {
 	p, err := Parse("small.toml", []byte(minimal))
 	require.NoError(t, err)
+	marked, err := Parse("small.toml", []byte("\ufeff"+minimal))
+	require.NoError(t, err)
+	require.Equal(t, p, marked)
 	require.EqualValues(t, 1e9, p.Cost.Base)
 	require.Empty(t, p.Cost.Decode)
 	require.Len(t, p.Coefficients, 4)
@@ -241,6 +245,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimal))
 	f.Add([]byte("name = \"x\"\ninherits = \"qwen3.8-27b-fp8-l20\"\n[cost]\ndecode_9 = { value = 1, unit = \"s/step\", source = \"\" }\n"))
 	f.Add([]byte("[cost]\nbase = 1"))
+	f.Add([]byte("\ufeff" + minimal))
 	f.Add([]byte("inherits = \"qwen3.8-27b-fp8-l20\"\n[cost.base]\nvalue = 1\ninterval = [\n1, 2.5]\nunit = 's/step'\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Parse("f.toml", data)
@@ -253,7 +258,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var own, other file
-		doc, err := strict.Parse("f.toml", data)
+		doc, err := strict.Parse("f.toml", bytes.TrimPrefix(data, []byte(byteOrderMark)))
 		require.NoError(t, err)
 		require.Empty(t, doc.Decode(&own))
 		if _, err := toml.Decode(string(data), &other); err == nil { // it takes no float of 2^53 and more without a point
