@@ -11,8 +11,8 @@ import (
 	"fleetsim/model"
 	"fleetsim/sim"
 	"fleetsim/sim/scenario"
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/spelling"
+	"fleetsim/strict"
 )
 
 // A Plan says how measured phases are simulated.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -696,10 +697,22 @@ const maxBlocks = 1 << 24
 // cached lie.
 func (l Limits) aligns() bool { return l.StateGroups > 0 && l.PrefixCaching }
 
-// Validate reports what is wrong with the limits, or nil.
+// Validate reports the first thing that is wrong with the limits, or nil.
 func (l Limits) Validate() error {
+	if faults := l.faults(); len(faults) > 0 {
+		return errors.New(faults[0].Msg)
+	}
+	return nil
+}
+
+// faults are what is wrong with the limits, each by the limit's key in a profile.
+func (l Limits) faults() []Fault {
+	var faults []Fault
+	bad := func(key string, value int, allowed string, args ...any) {
+		faults = append(faults, Fault{key, fmt.Sprintf("%s = %d: ", key, value) + fmt.Sprintf(allowed, args...)})
+	}
 	for _, c := range []struct {
-		name  string
+		key   string
 		value int
 		least int
 		most  int
@@ -713,17 +726,20 @@ func (l Limits) Validate() error {
 		{"state_groups", l.StateGroups, 0, 1 << 30},
 	} {
 		if c.value < c.least || c.value > c.most {
-			return fmt.Errorf("%s = %d: allowed is %d to %d", c.name, c.value, c.least, c.most)
+			bad(c.key, c.value, "allowed is %d to %d", c.least, c.most)
 		}
 	}
+	if len(faults) > 0 {
+		return faults // what follows reckons with limits in range
+	}
 	if l.aligns() && l.MaxBatchedTokens < l.BlockTokens {
-		return fmt.Errorf("max_num_batched_tokens = %d: a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.MaxBatchedTokens, l.BlockTokens)
+		bad("max_num_batched_tokens", l.MaxBatchedTokens, "a recurrent model's prefill chunks end on blocks, so at least block_tokens = %d", l.BlockTokens)
 	}
 	if l.aligns() && l.LongPrefillTokens > 0 && l.LongPrefillTokens < l.BlockTokens {
-		return fmt.Errorf("long_prefill_token_threshold = %d: a recurrent model's prefill chunks end on blocks, so 0 or at least block_tokens = %d", l.LongPrefillTokens, l.BlockTokens)
+		bad("long_prefill_token_threshold", l.LongPrefillTokens, "a recurrent model's prefill chunks end on blocks, so 0 or at least block_tokens = %d", l.BlockTokens)
 	}
 	if most := (l.MaxModelLen+l.BlockTokens-1)/l.BlockTokens + 3*l.StateGroups; most > l.Blocks-1 {
-		return fmt.Errorf("blocks = %d: one request of max_model_len needs %d besides the null block", l.Blocks, most)
+		bad("blocks", l.Blocks, "one request of max_model_len needs %d besides the null block", most)
 	}
-	return nil
+	return faults
 }

@@ -415,3 +415,20 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// All faults are told, but those between limits only where each is in range.
+func TestFaults(t *testing.T) {
+	keys := func(l Limits) []string {
+		var keys []string
+		for _, f := range (&Profile{Limits: l, Noise: Noise{ReplicaSD: 1}}).Faults() {
+			keys = append(keys, f.Key)
+		}
+		return keys
+	}
+	l := l20()
+	require.Equal(t, []string{"noise.replica_sd"}, keys(l))
+	l.MaxBatchedTokens, l.LongPrefillTokens, l.Blocks = 1000, 600, 20
+	require.Equal(t, []string{"engine.max_num_batched_tokens", "engine.long_prefill_token_threshold", "engine.blocks", "noise.replica_sd"}, keys(l))
+	l.MaxNumSeqs, l.StateGroups = 0, -1
+	require.Equal(t, []string{"engine.max_num_seqs", "engine.state_groups", "noise.replica_sd"}, keys(l))
+}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 
@@ -19,6 +20,24 @@ type Noise struct {
 	ReplicaSD float64 `toml:"replica_sd"`
 	// Source says what the figures come from.
 	Source string `toml:"source"`
+}
+
+// faults are what is wrong with the noise, each by its key in a profile.
+func (n Noise) faults() []Fault {
+	var faults []Fault
+	bad := func(key string, value float64, allowed string) {
+		faults = append(faults, Fault{key, fmt.Sprintf("%s = %v: allowed is %s", key, value, allowed)})
+	}
+	if !(n.StepSD >= 0 && n.StepSD <= 0.2) {
+		bad("step_sd", n.StepSD, "0 to 0.2")
+	}
+	if c := n.StepCorrelation; !(c >= 0 && c < 1) {
+		bad("step_correlation", c, "0 up to but not 1")
+	}
+	if !(n.ReplicaSD >= 0 && n.ReplicaSD <= 0.2) {
+		bad("replica_sd", n.ReplicaSD, "0 to 0.2")
+	}
+	return faults
 }
 
 // jitter draws the deviations of one replica.

@@ -126,15 +126,22 @@ func find(name string) (coefficient, error) {
 				return p.Cost.Decode[n-1].Seconds()
 			}}, nil
 	}
-	var names []string
 	for _, c := range coefficients() {
 		if c.name == name {
 			return c, nil
 		}
+	}
+	return coefficient{}, fmt.Errorf("unknown coefficient %q: allowed are %s", name, strings.Join(CoefficientNames(), ", "))
+}
+
+// CoefficientNames are the names of coefficients as a message lists them: the
+// entries of the decode table together, then the others.
+func CoefficientNames() []string {
+	names := []string{fmt.Sprintf("%s1 to %s%d", decodePrefix, decodePrefix, maxDecodeTable)}
+	for _, c := range coefficients() {
 		names = append(names, c.name)
 	}
-	return coefficient{}, fmt.Errorf("unknown coefficient %q: allowed are decode_1 to decode_%d, %s",
-		name, maxDecodeTable, strings.Join(names, ", "))
+	return names
 }
 
 // setDecode writes an entry of the decode table. The table is the profile's
@@ -202,19 +209,26 @@ func UnitOf(name string) (string, error) {
 	return c.unit, err
 }
 
-// Validate reports noise out of range, and a decode table with holes: from
-// decode_1 on every entry up to the last must have a value.
-func (p *Profile) Validate() error {
-	if n := p.Noise; !(n.StepSD >= 0 && n.StepSD <= 0.2 && n.ReplicaSD >= 0 && n.ReplicaSD <= 0.2) {
-		return fmt.Errorf("noise: step_sd = %v, replica_sd = %v: allowed is 0 to 0.2", n.StepSD, n.ReplicaSD)
+// A Fault is something wrong with a profile.
+type Fault struct {
+	Key string // in a profile's file: "engine.blocks"
+	Msg string
+}
+
+// Faults are what is wrong with a profile as a whole: limits and noise out of
+// range, and a decode table with holes: from decode_1 on every entry up to the last
+// must have a value.
+func (p *Profile) Faults() []Fault {
+	var faults []Fault
+	for _, f := range p.Limits.faults() {
+		faults = append(faults, Fault{"engine." + f.Key, "engine: " + f.Msg})
 	}
-	if c := p.Noise.StepCorrelation; !(c >= 0 && c < 1) {
-		return fmt.Errorf("noise: step_correlation = %v: allowed is 0 up to but not 1", c)
+	for _, f := range p.Noise.faults() {
+		faults = append(faults, Fault{"noise." + f.Key, "noise: " + f.Msg})
 	}
-	for i, t := range p.Cost.Decode {
-		if t == 0 {
-			return fmt.Errorf("decode_%d is missing: the table goes from decode_1 to decode_%d", i+1, len(p.Cost.Decode))
-		}
+	if i := slices.Index(p.Cost.Decode, 0); i >= 0 {
+		hole := fmt.Sprintf("%s%d", decodePrefix, i+1)
+		faults = append(faults, Fault{"cost." + hole, fmt.Sprintf("%s is missing: the table goes from decode_1 to decode_%d", hole, len(p.Cost.Decode))})
 	}
-	return nil
+	return faults
 }

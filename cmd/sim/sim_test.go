@@ -45,6 +45,14 @@ func TestWrongInput(t *testing.T) {
 		`families = 8`,
 		`hot_fraction = 1.5`,
 	}, "\n"))
+	profile := write(t, "profile.toml", strings.Join([]string{
+		`name = "bad"`,
+		`inherits = "qwen3.8-27b-fp8-l20"`,
+		`[engine]`,
+		`max_num_seq = 4`,
+		`[cost]`,
+		`base = { value = -1, unit = "s/step" }`,
+	}, "\n"))
 	for name, c := range map[string]struct {
 		args []string
 		want []string
@@ -71,6 +79,9 @@ func TestWrongInput(t *testing.T) {
 		"engine":          {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},
 		"everything in a file at once": {[]string{"run", bad}, []string{
 			"bad.toml:2:", "prefix-cash", "prefix-cache", "bad.toml:4:", "replicas", "bad.toml:5:", "bad.toml:9:", "rate_per_second", "bad.toml:12:", "hot_fraction",
+		}},
+		"everything in a profile at once": {[]string{"run", "hot90", "--profile", profile}, []string{
+			"profile.toml:4:", "max_num_seqs", "profile.toml:6:", "0 to 3600",
 		}},
 		"unknown study": {[]string{"compare", "routing-studies"}, []string{"routing-studies", "routing-study"}},
 		"no study":      {[]string{"compare"}, []string{"STUDY"}},

@@ -5,29 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-
 	"fleetsim/model"
+	"fleetsim/spelling"
+	"fleetsim/strict"
 )
 
-// file is a profile as written, with what it inherits.
+// file is a profile as written.
 type file struct {
 	Name        string                    `toml:"name"`
 	Description string                    `toml:"description"`
-	Inherits    string                    `toml:"inherits"`
+	Inherits    string                    `toml:"inherits"` // a built-in name, or a file beside this one
 	Engine      limits                    `toml:"engine"`
 	Cost        map[string]model.Quantity `toml:"cost"`
 	Overhead    map[string]model.Quantity `toml:"overhead"`
 	Range       model.Range               `toml:"range"`
 	Noise       model.Noise               `toml:"noise"`
-
-	path     string
-	lines    map[string]int // of each key, by its dotted path
-	problems []error
 }
 
 type limits struct {
@@ -43,148 +38,143 @@ type limits struct {
 	CountStatsAtLookup bool `toml:"count_stats_at_lookup"`
 }
 
-// parse reads a file and its parents. What the file says goes over what it
-// inherits, coefficient by coefficient; problems of both are in the result.
-func parse(name string, data []byte, heirs []string) (*file, error) {
-	var head struct {
-		Inherits string `toml:"inherits"`
-	}
-	if err := decode(name, data, &head); err != nil {
-		return nil, err
-	}
-	f := &file{}
-	if head.Inherits != "" {
-		parent, err := read(beside(name, head.Inherits), heirs)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: inherits: %w", name, keyLines(data)["inherits"], err)
-		}
-		f = parent
-	}
-	f.path, f.lines = name, keyLines(data)
-	// A table of the decoder's own would merge a quantity with the parent's.
-	own := *f
-	own.Cost, own.Overhead = nil, nil
-	meta, err := toml.Decode(string(data), &own)
-	if err != nil {
-		return nil, located(name, err)
-	}
-	own.Cost, own.Overhead = over(f.Cost, own.Cost), over(f.Overhead, own.Overhead)
-	for _, key := range meta.Undecoded() {
-		own.problems = append(own.problems, own.bad(key.String(), "unknown key %s", key))
-	}
-	return &own, nil
+// byteOrderMark begins the files of some editors.
+const byteOrderMark = "\ufeff"
+
+// A reader collects a profile and what is wrong with it.
+type reader struct {
+	names    []string      // as the profile and its parents were asked for
+	docs     []*strict.Doc // the profile's own, its parent's, …
+	orphaned bool          // a parent could not be read
+	problems strict.Problems
 }
 
-// decode reads what v asks for and nothing else.
-func decode(name string, data []byte, v any) error {
-	_, err := toml.Decode(string(data), v)
-	return located(name, err)
-}
-
-// located puts the place before an error of the decoder.
-func located(name string, err error) error {
-	var syntax toml.ParseError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("%s:%d: %s", name, syntax.Position.Line, syntax.Message)
-	}
-	if err == nil {
-		return nil
-	}
-	// The decoder has the line of a wrong type in the text alone.
-	if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
-		return fmt.Errorf("%s:%s: %s: %s", name, m[1], m[2], m[3])
-	}
-	return fmt.Errorf("%s: %w", name, err)
-}
-
-var wrongType = regexp.MustCompile(`^toml: line (\d+) \(last key "(.*)"\): (.*)$`)
-
-// over is the parent's quantities with the file's own in their place.
-func over(parent, own map[string]model.Quantity) map[string]model.Quantity {
-	all := maps.Clone(parent)
-	if all == nil {
-		all = map[string]model.Quantity{}
-	}
-	maps.Copy(all, own)
-	return all
-}
-
-// bad is a problem with the key of that dotted path, or with the file if it
-// does not hold the key.
-func (f *file) bad(key, format string, args ...any) error {
-	place := f.path
-	if line, ok := f.lines[key]; ok {
-		place = fmt.Sprintf("%s:%d", f.path, line)
-	}
-	return fmt.Errorf("%s: %s", place, fmt.Sprintf(format, args...))
-}
-
-// profile checks the file and makes a profile of it.
-func (f *file) profile() (*model.Profile, error) {
+// profile is the checked profile in data.
+func (r *reader) profile(name string, data []byte) (*model.Profile, error) {
+	r.orphaned = errors.As(r.ancestry(name, data), &r.problems)
+	f := r.decode()
 	p := &model.Profile{Name: f.Name, Description: f.Description, Limits: model.Limits(f.Engine), Range: f.Range, Noise: f.Noise}
-	problems := f.problems
-	bad := func(key, format string, args ...any) {
-		problems = append(problems, f.bad(key, format, args...))
-	}
-	if f.Name == "" {
-		bad("name", "name is missing")
-	}
-	if err := p.Limits.Validate(); err != nil {
-		bad("engine", "engine: %v", err)
-	}
-	p.Coefficients = f.quantities()
-	for _, q := range p.Coefficients {
-		if err := check(p, q); err != nil {
-			bad(tomlKey(q.Name), "%v", err)
-		}
-	}
-	if err := p.Validate(); err != nil {
-		bad("cost", "%v", err)
-	}
-	for _, name := range model.RequiredCoefficients() {
-		if !slices.ContainsFunc(p.Coefficients, func(q model.Quantity) bool { return q.Name == name }) {
-			bad(tomlKey(name), "%s is missing", tomlKey(name))
-		}
-	}
-	if err := errors.Join(problems...); err != nil {
+	r.quantities(p, "cost", f.Cost, "")
+	r.quantities(p, "overhead", f.Overhead, overheadSuffix)
+	slices.SortFunc(p.Coefficients, func(a, b model.Quantity) int { return model.CompareCoefficients(a.Name, b.Name) })
+	r.check(p)
+	if err := r.problems.Err(); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// check puts a quantity into the profile.
-func check(p *model.Profile, q model.Quantity) error {
-	if err := p.SetCoefficient(q.Name, q.Value); err != nil {
-		return err
+// ancestry parses the profile in data and those that it inherits from. The error
+// is Problems.
+func (r *reader) ancestry(name string, data []byte) error {
+	for {
+		doc, err := strict.Parse(name, bytes.TrimPrefix(data, []byte(byteOrderMark)))
+		if err != nil {
+			return err
+		}
+		r.docs = append(r.docs, doc)
+		var f file
+		doc.Decode(&f) // for its parent alone: decode keeps the problems
+		if f.Inherits == "" {
+			return nil
+		}
+		if name, data, err = r.parent(beside(name, f.Inherits)); err != nil {
+			return strict.Problems{doc.Problem("inherits", "inherits: %v", err)}
+		}
 	}
-	if unit, _ := model.UnitOf(q.Name); q.Unit != unit {
-		return fmt.Errorf("%s: the unit is %q, not %q", q.Name, unit, q.Unit)
-	}
-	if n := len(q.Interval); n != 0 && (n != 2 || !(q.Interval[0] <= q.Interval[1])) {
-		return fmt.Errorf("%s: interval = %v: allowed are two values, the lower first", q.Name, q.Interval)
-	}
-	return nil
 }
 
-// quantities are the coefficients of the file in their order. The overheads
-// have a table of their own, where their names are shorter.
-func (f *file) quantities() []model.Quantity {
-	var all []model.Quantity
-	for name, q := range f.Cost {
-		q.Name = name
-		all = append(all, q)
+// parent opens the profile of that name, unless it was asked for already.
+func (r *reader) parent(name string) (file string, data []byte, err error) {
+	again := slices.Contains(r.names, name)
+	r.names = append(r.names, name)
+	if again {
+		return "", nil, fmt.Errorf("%s inherits from itself: %s", name, strings.Join(r.names, " → "))
 	}
-	for name, q := range f.Overhead {
-		q.Name = name + overheadSuffix
-		all = append(all, q)
+	return open(name)
+}
+
+// decode is what the documents say together: each goes over its parent,
+// coefficient by coefficient.
+func (r *reader) decode() file {
+	var f file
+	for _, doc := range slices.Backward(r.docs) {
+		cost, overhead := f.Cost, f.Overhead
+		r.problems = append(r.problems, doc.Decode(&f)...)
+		f.Cost, f.Overhead = over(cost, f.Cost), over(overhead, f.Overhead)
 	}
-	slices.SortFunc(all, func(a, b model.Quantity) int {
-		if c := model.CompareCoefficients(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name) // unknown ones
-	})
+	return f
+}
+
+// over is the parent's quantities with the file's own in their place.
+func over(parent, own map[string]model.Quantity) map[string]model.Quantity {
+	all := map[string]model.Quantity{}
+	maps.Copy(all, parent)
+	maps.Copy(all, own)
 	return all
+}
+
+// quantities puts those of a table into the profile. Their keys with the suffix
+// are the names of coefficients.
+func (r *reader) quantities(p *model.Profile, table strict.Path, all map[string]model.Quantity, suffix string) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		q := all[key]
+		q.Name = key + suffix
+		if _, err := model.UnitOf(q.Name); err != nil {
+			r.bad(table.Key(key), "unknown key %q in %s%s", key, table, spelling.Suggest(key, keysOf(string(table))))
+			continue
+		}
+		r.quantity(p, table.Key(key), q)
+	}
+}
+
+// keysOf are the keys that a table of quantities can have, as a message lists them.
+func keysOf(table string) []string {
+	var keys []string
+	for _, name := range model.CoefficientNames() {
+		if of, key, _ := strings.Cut(tomlKey(name), "."); of == table {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// quantity puts the one at path into the profile.
+func (r *reader) quantity(p *model.Profile, path strict.Path, q model.Quantity) {
+	doc := r.holder(path)
+	bad := func(key, format string, args ...any) { r.report(doc.Problem(path.Key(key), format, args...)) }
+	if err := p.SetCoefficient(q.Name, q.Value); err != nil {
+		bad("value", "%v", err)
+	}
+	if unit, _ := model.UnitOf(q.Name); q.Unit != unit {
+		bad("unit", "%s: the unit is %q, not %q", q.Name, unit, q.Unit)
+	}
+	if n := len(q.Interval); n != 0 && (n != 2 || !(q.Interval[0] <= q.Interval[1])) {
+		bad("interval", "%s: interval = %v: allowed are two values, the lower first", q.Name, q.Interval)
+	}
+	if has(p, q.Name) {
+		r.bad(path, "%s is given twice", q.Name) // request_overhead in [cost] is request in [overhead]
+	}
+	p.Coefficients = append(p.Coefficients, q)
+}
+
+func has(p *model.Profile, name string) bool {
+	return slices.ContainsFunc(p.Coefficients, func(q model.Quantity) bool { return q.Name == name })
+}
+
+// check looks for what is wrong with the profile as a whole.
+func (r *reader) check(p *model.Profile) {
+	if p.Name == "" {
+		r.bad("name", "name is missing")
+	}
+	for _, name := range model.RequiredCoefficients() {
+		if key := tomlKey(name); !has(p, name) {
+			r.bad(strict.Path(key), "%s is missing", key)
+		}
+	}
+	for _, fault := range p.Faults() {
+		r.bad(strict.Path(fault.Key), "%s", fault.Msg)
+	}
 }
 
 const overheadSuffix = "_overhead"
@@ -197,22 +187,34 @@ func tomlKey(name string) string {
 	return "cost." + name
 }
 
-// keyLines finds the line of each key and table of a TOML file that is known
-// to parse, by its dotted path. Keys inside inline tables are not listed.
-func keyLines(data []byte) map[string]int {
-	lines := map[string]int{}
-	table := ""
-	for i, raw := range bytes.Split(data, []byte("\n")) {
-		line := strings.TrimSpace(string(raw))
-		if name, ok := strings.CutPrefix(line, "["); ok {
-			name, _, _ = strings.Cut(name, "]")
-			table = strings.TrimSpace(name) + "."
-			lines[strings.TrimSuffix(table, ".")] = i + 1
-			continue
-		}
-		if key, _, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") {
-			lines[table+strings.TrimSpace(key)] = i + 1
+// bad adds a problem with the value at path, in the document that has it. A
+// value that is nowhere may be in a parent that could not be read.
+func (r *reader) bad(path strict.Path, format string, args ...any) {
+	doc := r.holder(path)
+	if doc == nil && r.orphaned {
+		return
+	}
+	if doc == nil {
+		doc = r.docs[0]
+	}
+	r.report(doc.Problem(path, format, args...))
+}
+
+// holder is the document that has the value at path.
+func (r *reader) holder(path strict.Path) *strict.Doc {
+	for _, doc := range r.docs {
+		if doc.Has(path) {
+			return doc
 		}
 	}
-	return lines
+	return nil
+}
+
+// report adds a problem, unless there is one with the same value or a part of
+// it: then this one is its consequence.
+func (r *reader) report(p strict.Problem) {
+	known := slices.ContainsFunc(r.problems, func(q strict.Problem) bool { return q.File == p.File && q.Path.Overlaps(p.Path) })
+	if !known {
+		r.problems = append(r.problems, p)
+	}
 }

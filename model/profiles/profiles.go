@@ -30,45 +30,38 @@ func Names() []string {
 }
 
 // Load returns the built-in profile of that name or, if the name ends in
-// ".toml", reads that file. Its errors are those of Parse.
+// ".toml", reads that file. The error is strict.Problems when the profile was
+// found but is wrong.
 func Load(name string) (*model.Profile, error) {
-	f, err := read(name, nil)
+	file, data, err := open(name)
 	if err != nil {
 		return nil, err
 	}
-	return f.profile()
+	r := reader{names: []string{name}}
+	return r.profile(file, data)
 }
 
-// Parse reads a profile from data. name is its file: messages begin with it,
-// and a parent that is a file is looked for beside it. It reports every problem
-// that it finds, a line each.
+// Parse reads a profile from data. name is its file: it is called that in
+// messages, and a parent that is a file is looked for beside it. The error is
+// strict.Problems, all that is wrong with the profile and those that it inherits
+// from.
 func Parse(name string, data []byte) (*model.Profile, error) {
-	f, err := parse(name, data, nil)
-	if err != nil {
-		return nil, err
-	}
-	return f.profile()
+	var r reader
+	return r.profile(name, data)
 }
 
-// read reads the profile of that name with its parents; heirs are those that
-// asked for it.
-func read(name string, heirs []string) (*file, error) {
-	if slices.Contains(heirs, name) {
-		return nil, fmt.Errorf("%s inherits from itself: %s", name, strings.Join(append(heirs, name), " → "))
-	}
+// open finds the profile of that name. file is what messages call it.
+func open(name string) (file string, data []byte, err error) {
 	if strings.HasSuffix(name, extension) {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		return parse(name, data, append(heirs, name))
+		data, err = os.ReadFile(name)
+		return name, data, err
 	}
-	data, err := builtin.ReadFile(name + extension)
+	data, err = builtin.ReadFile(name + extension)
 	if err != nil {
-		return nil, fmt.Errorf("unknown profile %q: built in are %s; a file's name ends in %s",
+		return "", nil, fmt.Errorf("unknown profile %q: built in are %s; a file's name ends in %s",
 			name, strings.Join(Names(), ", "), extension)
 	}
-	return parse(name+extension, data, append(heirs, name))
+	return name + extension, data, nil
 }
 
 // beside is the name of a parent as the file of its heir says it.

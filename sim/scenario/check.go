@@ -10,9 +10,9 @@ import (
 
 	"fleetsim/model/profiles"
 	"fleetsim/sim/autoscale"
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
 	"fleetsim/spelling"
+	"fleetsim/strict"
 	"fleetsim/workload/trace"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"fleetsim/scenarios"
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/spelling"
+	"fleetsim/strict"
 )
 
 // Problems is everything wrong with a scenario or study, each with its place.

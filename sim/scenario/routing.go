@@ -6,8 +6,8 @@ import (
 
 	"fleetsim/router"
 	"fleetsim/sim/autoscale"
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/simtime"
+	"fleetsim/strict"
 )
 
 // policies checks that the router can make every policy.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"fleetsim/sim/record"
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/spelling"
+	"fleetsim/strict"
 )
 
 // A Study is a list of phases, run one after the other, with what was measured

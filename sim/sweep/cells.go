@@ -12,7 +12,7 @@ import (
 	"fleetsim/model/profiles"
 	"fleetsim/sim"
 	"fleetsim/sim/scenario"
-	"fleetsim/sim/scenario/strict"
+	"fleetsim/strict"
 )
 
 // cells makes a checked scenario for every combination of values.

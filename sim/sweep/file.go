@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"fleetsim/sim/scenario"
-	"fleetsim/sim/scenario/strict"
 	"fleetsim/spelling"
+	"fleetsim/strict"
 	"fleetsim/sweeps"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"fleetsim/sim/scenario/strict"
+	"fleetsim/strict"
 )
 
 // Every built-in sweep is right and says what it is for.
