@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"fleetsim/simtime"
 )
 
@@ -86,6 +88,24 @@ func (c *CostModel) Step(w *Work) simtime.Time {
 	n := w.PrefillTokens + int64(w.Decodes)
 	fs := n*c.PerPrefillToken + max(n-c.LongTokens, 0)*c.PerLongToken + w.PrefillContext*c.PerPrefillTokenContext
 	return t + c.Base + simtime.Time((fs+femtosPerTick/2)/femtosPerTick)
+}
+
+// MaxStep is the longest that a step may take with a profile under an engine's
+// limits: prefill costs are summed in femtoseconds, which 64 bits hold for 2.5 hours.
+const MaxStep = 2 * simtime.Hour
+
+// LongestStep bounds the duration of a step, in seconds, for any work that the
+// limits allow.
+func (c *CostModel) LongestStep(l Limits) float64 {
+	const femto = 1e-15
+	decodes, tokens := float64(l.MaxNumSeqs), float64(l.MaxBatchedTokens)
+	attended := decodes * float64(l.MaxModelLen)
+	decode := c.Base.Seconds() + decodes*c.PerDecode.Seconds() + attended*max(c.PerDecodeContext, c.PerSharedContext).Seconds()
+	if len(c.Decode) > 0 {
+		decode += slices.Max(c.Decode).Seconds()
+	}
+	prefill := tokens*femto*float64(c.PerPrefillToken+c.PerLongToken) + tokens*float64(l.MaxModelLen)*femto*float64(c.PerPrefillTokenContext)
+	return decode + prefill
 }
 
 // decode is the duration of a step in which n sequences decode, without what

@@ -32,9 +32,9 @@ type Profile struct {
 }
 
 // RequestDelay is the time from the client's send of a prompt of so many tokens
-// to the engine's queue.
+// to the engine's queue, at most simtime.Horizon.
 func (p *Profile) RequestDelay(promptTokens int) simtime.Time {
-	return p.RequestOverhead + simtime.Time(promptTokens)*p.PerPromptToken
+	return min(p.RequestOverhead+p.PerPromptToken.Times(promptTokens), simtime.Horizon)
 }
 
 // A Quantity is a figure of a profile with its provenance.

@@ -5,7 +5,11 @@
 // answers when something will next happen; it reads no clock and does no I/O.
 package model
 
-import "fleetsim/simtime"
+import (
+	"math/bits"
+
+	"fleetsim/simtime"
+)
 
 // A Replica is one engine with its steps in flight.
 type Replica struct {
@@ -30,12 +34,22 @@ type Replica struct {
 // A Ratio is an exact factor on step times; the zero value is 1.
 type Ratio struct{ Num, Den int64 }
 
+// of is t times the ratio, rounded down, and at most longestSlowStep.
 func (r Ratio) of(t simtime.Time) simtime.Time {
 	if r.Den == 0 {
 		return t
 	}
-	return simtime.Time(int64(t)/r.Den*r.Num + int64(t)%r.Den*r.Num/r.Den)
+	hi, lo := bits.Mul64(uint64(t), uint64(r.Num))
+	if hi >= uint64(r.Den) {
+		return longestSlowStep
+	}
+	q, _ := bits.Div64(hi, lo, uint64(r.Den))
+	return simtime.Time(min(q, uint64(longestSlowStep)))
 }
+
+// longestSlowStep is so long that the two in flight, each with as much noise as
+// there can be, end before the clock does when the first begins by the horizon.
+const longestSlowStep = simtime.Horizon / 4
 
 // Gauges are what an engine exports; it refreshes them when it has taken a
 // step's results, so between steps they lag and in idle they freeze.

@@ -1,6 +1,10 @@
 package model
 
-import "fleetsim/simtime"
+import (
+	"math"
+
+	"fleetsim/simtime"
+)
 
 // In a steady batch nothing happens between two engine steps but that every
 // sequence gains a token: no arrival can be admitted, no prompt is being
@@ -28,7 +32,22 @@ func (r *Replica) plan() {
 	e.stride.addTo(&w)
 	// Whoever is complete before it needs a look is so with a step that has to be taken.
 	steps := min(e.stride.due-1-e.stride.formed, e.stride.done-1-e.stride.ended)
-	r.lookAhead(stretch{steps: steps, cost: r.cost.Step(&w), slope: simtime.Time(w.Decodes) * r.cost.PerDecodeContext})
+	s := stretch{steps: steps, cost: r.cost.Step(&w), slope: simtime.Time(w.Decodes) * r.cost.PerDecodeContext}
+	s.limit()
+	r.lookAhead(s)
+}
+
+// limit cuts the stretch to what the clock has room for behind the horizon.
+func (s *stretch) limit() {
+	const bits = 18 // that many steps of up to 2.7 s, each up to 2.6 µs longer, have
+	if (simtime.Time(s.steps)|s.slope)>>bits|s.cost>>(2*bits+2) == 0 {
+		return
+	}
+	const room = float64(simtime.Horizon / 16) // for the costs, and as much for what they grow by
+	most := min(room/float64(s.cost), math.Sqrt(2*room/float64(s.slope)))
+	if float64(s.steps) > most {
+		s.steps = int(most)
+	}
 }
 
 // end is when the i-th step from the oldest in flight ends, counted from 0,

@@ -161,6 +161,9 @@ func (r *run) simulate(ctx context.Context) (*record.Phase, error) {
 	return r.finish(), nil
 }
 
+// errHorizon ends a run whose clock would overflow.
+var errHorizon = fmt.Errorf("the run is not over after %.3g s (1.46 years), the longest that is simulated: its requests take too long, or too many wait", simtime.Horizon.Seconds())
+
 // start puts the phase's first events in the queue.
 func (r *run) start() {
 	r.startScaling()
@@ -193,13 +196,16 @@ func (r *run) step() {
 	if end := r.ends.first(); end.at != simtime.Never {
 		next := newEvent(end.at, evStepEnd, end.replica, nil)
 		if len(r.queue) == 0 || next.before(&r.queue[0]) {
-			r.now = end.at
-			r.stepEnd(r.replicas[end.replica])
+			if r.reach(end.at) {
+				r.stepEnd(r.replicas[end.replica])
+			}
 			return
 		}
 	}
 	e := r.queue.pop()
-	r.now = e.at
+	if !r.reach(e.at) {
+		return
+	}
 	if q := e.req; q != nil {
 		q.events--
 		if q.ended {
@@ -208,6 +214,16 @@ func (r *run) step() {
 		}
 	}
 	r.handle(e)
+}
+
+// reach sets the clock, unless that ends the run.
+func (r *run) reach(t simtime.Time) bool {
+	if t > simtime.Horizon {
+		r.err = errHorizon
+		return false
+	}
+	r.now = t
+	return true
 }
 
 // push puts an event of the request in the queue.

@@ -86,6 +86,31 @@ func TestArrivalDuringAStep(t *testing.T) {
 	require.InDelta(t, 0.041+0.002-0.014, value(t, requests[1].TTFT), 1e-12)
 }
 
+// What takes longer than the clock reaches is said, not computed wrongly.
+func TestHorizon(t *testing.T) {
+	p := even(t)
+	p.Cost.PerDecodeContext = 50 * simtime.Nanosecond
+	long := []string{"workload.requests=1", "engine.max_model_len=100000000", "engine.blocks=70000"}
+	// The n-1 steps of n tokens after a prompt of c: (n-1)·10 ms + 50 ns · Σ(c+1 … c+n-1).
+	sc := load(t, append(long, "workload.output_tokens=30000000")...)
+	_, requests := simulate(t, sc, p, "random", 1)
+	n, c := 3e7, float64(requests[0].InputTokens.Or(0))
+	require.InEpsilon(t, (n-1)*0.01+50e-9*((n-1)*c+n*(n-1)/2), value(t, requests[0].E2E)-value(t, requests[0].TTFT), 1e-12)
+	for _, sets := range [][]string{
+		append(long, "workload.output_tokens=66000000"),
+		append(long, "workload.output_tokens=90000000"),
+		{`faults=[{ kind = "slow", at = "0s", replica = "L20-A", factor = 1e6 }, { kind = "slow", at = "0s", replica = "L20-B", factor = 1e6 }]`, "workload.in_flight_cap=0", "workload.requests=5000"},
+	} {
+		_, err := Run(Setup{Scenario: load(t, sets...), Profile: p, Policy: "random", Seed: 1})
+		require.ErrorIs(t, err, errHorizon, "%v", sets)
+	}
+	_, err := Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000").Engine)
+	require.NoError(t, err)
+	p.Cost.PerPrefillTokenContext = 5_000_000 // 5 ns
+	_, err = Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000").Engine)
+	require.ErrorContains(t, err, "could take 5e+05 s")
+}
+
 func TestPromptOverTheLimit(t *testing.T) {
 	sc := load(t, "engine.max_model_len=5100", "workload.requests=4")
 	phase, requests := simulate(t, sc, even(t), "least-request", 1)

@@ -41,7 +41,8 @@ type Setup struct {
 }
 
 // Limits are the engine's settings under the scenario: the profile's, with the
-// scenario's overrides.
+// scenario's overrides. With the profile's costs no step may take longer than
+// model.MaxStep.
 func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) {
 	l := p.Limits
 	set(&l.MaxNumSeqs, o.MaxNumSeqs)
@@ -54,6 +55,10 @@ func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) 
 	set(&l.CountStatsAtLookup, o.CountStatsAtLookup)
 	if err := l.Validate(); err != nil {
 		return l, fmt.Errorf("engine: %w", err)
+	}
+	if t := p.Cost.LongestStep(l); t > model.MaxStep.Seconds() {
+		return l, fmt.Errorf("engine: a step of max_num_batched_tokens = %d and max_num_seqs = %d with contexts up to max_model_len = %d could take %.3g s by profile %s; allowed: %g s",
+			l.MaxBatchedTokens, l.MaxNumSeqs, l.MaxModelLen, t, p.Name, model.MaxStep.Seconds())
 	}
 	return l, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"fleetsim/random"
+	"fleetsim/simtime"
 	traces "fleetsim/workload/trace"
 )
 
@@ -116,7 +117,7 @@ func (c *client) row() (*request, error) {
 	}
 	q := c.fresh(-1, tenant)
 	planned.Index = c.planned - 1
-	planned.At += c.begin
+	planned.At = c.begin + min(planned.At, simtime.Horizon)
 	q.Request, q.prompt = planned, planned.Prompt
 	q.seq.Hidden = c.hiddenTokens(planned.Family)
 	l.join(q, &row)

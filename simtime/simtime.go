@@ -4,11 +4,12 @@
 // an integer unit makes those sums exact, so that advancing over many decode
 // steps at once gives the same instant, to the last digit, as stepping through
 // them one by one. 10 ps keeps the smallest coefficient to three digits and an
-// int64 reaches 2.9 years.
+// int64 reaches 2.9 years, of which a run may use the first half.
 package simtime
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 )
 
@@ -29,6 +30,10 @@ const (
 // Never is later than every instant a run can reach.
 const Never Time = math.MaxInt64
 
+// Horizon is the last instant that a run may reach, 1.46 years after its start, and
+// the longest span in it: an instant and a span later the clock has not overflowed.
+const Horizon Time = 1<<62 - 1
+
 // FromSeconds rounds s, in seconds, to the nearest tick. Values beyond the
 // range saturate; NaN is 0.
 func FromSeconds(s float64) Time {
@@ -42,6 +47,15 @@ func FromSeconds(s float64) Time {
 	default:
 		return Time(t)
 	}
+}
+
+// Times is n spans of t, both at least 0, and at most the horizon.
+func (t Time) Times(n int) Time {
+	hi, lo := bits.Mul64(uint64(t), uint64(n))
+	if hi > 0 || lo > uint64(Horizon) {
+		return Horizon
+	}
+	return Time(lo)
 }
 
 // Seconds is t in seconds, correctly rounded.

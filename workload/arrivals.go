@@ -63,7 +63,7 @@ func (a *Arrivals) Next() (simtime.Time, bool) {
 			if at < st.Duration || st.Duration == 0 {
 				a.elapsed += a.gap()
 				a.count++
-				return a.begin + at, true
+				return min(a.begin+min(at, simtime.Horizon), simtime.Horizon), true
 			}
 		}
 		a.leave(st)

@@ -72,8 +72,8 @@ func (a instant) before(b instant) bool {
 	return a.sec < b.sec || a.sec == b.sec && a.frac < b.frac
 }
 
-// maxSpanSeconds is the longest span that simtime holds, in whole seconds.
-const maxSpanSeconds = int64(math.MaxInt64/simtime.Second) - 1
+// maxSpanSeconds is the longest span that a run can have, in whole seconds.
+const maxSpanSeconds = int64(simtime.Horizon / simtime.Second)
 
 // maxSpan is the longest duration that is read.
 const maxSpan = simtime.Time(maxSpanSeconds) * simtime.Second

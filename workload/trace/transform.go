@@ -100,13 +100,13 @@ func Spaced(rows Rows, rate float64) (Rows, error) {
 	if !(rate > 0) || math.IsInf(rate, 0) {
 		return nil, fmt.Errorf("rate %v per second: want a positive number", rate)
 	}
-	gap := simtime.FromSeconds(1 / rate)
+	gap := min(simtime.FromSeconds(1/rate), simtime.Horizon)
 	next := simtime.Time(0)
 	return apply(rows, func(row *Row) (bool, bool) {
 		if !row.Timed {
 			row.At, row.Timed = max(row.At, next), true
 		}
-		next = row.At + gap
+		next = min(row.At, simtime.Horizon) + gap
 		return true, false
 	}), nil
 }
