@@ -5,13 +5,14 @@ package sim
 
 import (
 	"context"
+	"fmt"
+
 	"fleetsim/random"
 	"fleetsim/router"
 	"fleetsim/sim/autoscale/lifecycle"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
 	"fleetsim/workload"
-	"fmt"
 )
 
 // Bases that keep apart the contents of prompts of different origin.
