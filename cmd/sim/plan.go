@@ -116,13 +116,15 @@ func (o *planFlags) prepare(name string) error {
 		return err
 	}
 	q.BaseFile, q.BaseText = file, string(text)
-	if len(o.policies) == 0 {
-		sc, err := scenario.ParseWith(file, text, q.Sets)
-		if err != nil {
-			return err
-		}
-		o.policies = sc.Policies
+	sets, err := withPolicies(q.Sets, o.policies)
+	if err != nil {
+		return err
 	}
+	sc, err := scenario.ParseWith(file, text, sets)
+	if err != nil {
+		return atPolicyFlag(o.policies, err)
+	}
+	o.policies = sc.Policies
 	for _, policy := range o.policies {
 		q.Policy = policy
 		if err := q.Check(); err != nil {

@@ -105,13 +105,13 @@ func (o *replayFlags) replay(names []string) (*replay, error) {
 	if len(names) != 1 {
 		return nil, errors.New("replay takes one SCENARIO (see sim replay --help)")
 	}
-	sets := o.sets
-	if len(o.policies) > 0 {
-		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
+	sets, err := withPolicies(o.sets, o.policies)
+	if err != nil {
+		return nil, err
 	}
 	sc, err := scenario.LoadWith(names[0], sets)
 	if err != nil {
-		return nil, err
+		return nil, atPolicyFlag(o.policies, err)
 	}
 	r := &replay{flags: o, salt: o.salt}
 	var problems []error

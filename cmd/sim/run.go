@@ -161,16 +161,13 @@ func (o *runFlags) cellSetups(names []string) ([]sim.Setup, error) {
 }
 
 func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
-	sets := o.sets
-	if len(o.policies) > 0 {
-		if slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "policies") }) {
-			return nil, errors.New("--policy and --set policies both say which policies to run: allowed is one of them")
-		}
-		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
+	sets, err := withPolicies(o.sets, o.policies)
+	if err != nil {
+		return nil, err
 	}
 	sc, err := loadScenario(name, sets)
 	if err != nil {
-		return nil, err
+		return nil, atPolicyFlag(o.policies, err)
 	}
 	profile := sc.Profile
 	if o.profile != "" {
@@ -218,6 +215,26 @@ func loadScenario(name string, sets []string) (*scenario.Scenario, error) {
 		"cluster.replicas=" + strconv.Itoa(traceReplicas),
 	}, sets...)
 	return scenario.ParseWith(name, nil, sets)
+}
+
+// withPolicies are the overrides of --set with those that --policy asks for.
+func withPolicies(sets, policies []string) ([]string, error) {
+	if len(policies) == 0 {
+		return sets, nil
+	}
+	if slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "policies") }) {
+		return nil, errors.New("--policy and --set policies both say which policies to run: allowed is one of them")
+	}
+	return append(sets[:len(sets):len(sets)], "policies="+tomlList(policies)), nil
+}
+
+// atPolicyFlag is err, of a scenario withPolicies, with the flag as the place of what
+// is wrong with them.
+func atPolicyFlag(policies []string, err error) error {
+	if len(policies) == 0 {
+		return err
+	}
+	return scenario.PoliciesAt("--policy", err)
 }
 
 func tomlList(values []string) string {

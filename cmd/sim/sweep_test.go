@@ -117,7 +117,10 @@ func TestSweepWrongInput(t *testing.T) {
 	}{
 		"no sweep":         {args: []string{"sweep"}, want: "SWEEP"},
 		"unknown":          {args: []string{"sweep", "capcity"}, want: `did you mean "capacity"?`},
+		"missing file":     {args: []string{"sweep", "capacity.txt"}, want: "capacity.txt: no such file"},
+		"directory":        {args: []string{"sweep", os.TempDir()}, want: "is a directory"},
 		"axis":             {args: with(small, "--axis", "quota=2"), want: "quota_a"},
+		"axis prefix":      {args: with(small, "--axis", "quota_a"), want: "--axis quota_a: there must be values: quota_a=VALUE,VALUE…; allowed: "},
 		"set":              {args: with(small, "--set", "workload.request=2"), want: "workload.request"},
 		"seeds":            {args: with(small, "--seeds", "-1"), want: "--seeds -1"},
 		"first seed":       {args: with(small, "--first-seed", "x"), want: `--first-seed "x"`},
