@@ -111,9 +111,19 @@ func (o *calibrateFlags) plan() ([]fit.Run, fit.Options, error) {
 	if o.starts < 1 || o.starts > 1000 || o.polish < 0 || o.polish > 1_000_000 {
 		return nil, options, fmt.Errorf("--starts %d --polish %d: allowed are 1 to 1000 and 0 to 1000000", o.starts, o.polish)
 	}
+	if err := o.checkOutputs(inputFiles(append([]string{o.input.Scenario, o.profile, o.bench}, o.input.Files...)...)); err != nil {
+		return nil, options, err
+	}
 	runs, err := fit.Load(o.input)
 	if err != nil {
 		return nil, options, err
+	}
+	for i := range runs {
+		if sc := runs[i].Setup.Scenario; sc != nil {
+			if err := o.checkOutputs(filesOf(sc)); err != nil {
+				return nil, options, err
+			}
+		}
 	}
 	if err := fit.Weigh(runs, o.weights); err != nil {
 		return nil, options, fmt.Errorf("--weight: %w", err)
@@ -130,6 +140,23 @@ func (o *calibrateFlags) plan() ([]fit.Run, fit.Options, error) {
 	}
 	options.Parameters, err = o.choice.Parameters(options.Base, runs)
 	return runs, options, err
+}
+
+// checkOutputs reports profiles that cannot be written where they are asked for, or
+// would replace one of the inputs. That the profile to start from may not be replaced
+// either is so that the same command gives the same again.
+func (o *calibrateFlags) checkOutputs(inputs []string) error {
+	var outputs []output
+	for _, out := range []output{{"--output", o.output}, {"--bench-output", o.benchOut}} {
+		if out.path == "" {
+			continue
+		}
+		if err := checkFile(out.path); err != nil {
+			return fmt.Errorf("%s: %w", out.flag, err)
+		}
+		outputs = append(outputs, out)
+	}
+	return apart(inputs, outputs...)
 }
 
 // write prints the report and writes the profiles.

@@ -65,6 +65,9 @@ func compareCommand(args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	plan, err := o.plan(f.Args())
+	if err == nil && o.plot != "" {
+		err = o.checkPlot(plan, f.Args())
+	}
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
@@ -112,6 +115,19 @@ func (o *compareFlags) plan(args []string) (*calibrate.Plan, error) {
 		return nil, err
 	}
 	return calibrate.PlanStudy(study), nil
+}
+
+// checkPlot reports a directory that cannot be written, or in which a figure may
+// replace an input.
+func (o *compareFlags) checkPlot(plan *calibrate.Plan, args []string) error {
+	if err := checkDir(o.plot); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	inputs := inputFiles(append([]string{o.scenario, o.profile}, args...)...)
+	for i := range plan.Study.Phases {
+		inputs = append(inputs, filesOf(plan.Study.Phases[i].Scenario)...)
+	}
+	return apart(inputs, figuresIn("--plot", o.plot)...)
 }
 
 // isMeasured reports whether the argument is there and no scenario file.

@@ -137,6 +137,11 @@ func (o *replayFlags) replay(names []string) (*replay, error) {
 	if o.out == "" && !o.dryRun {
 		check(errors.New("--out is missing: a directory for the records"))
 	}
+	if o.out != "" {
+		check(checkDir(o.out))
+		check(apart(append(filesOf(sc), inputFiles(names...)...),
+			inDir("--out", o.out, record.PhasesFile, record.RequestsFile, sim.TimelineFile, live.SendsFile)...))
+	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}

@@ -84,6 +84,9 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	}
 	var out *runDir
 	if o.out != "" {
+		if err := o.checkOut(setups, f.Args()); err != nil {
+			return f.fail(statusUsage, err)
+		}
 		if out, err = newRunDir(o.out); err != nil {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
 		}
@@ -150,6 +153,24 @@ func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 		setups = append(setups, s...)
 	}
 	return setups, errors.Join(problems...)
+}
+
+// checkOut reports a directory that cannot be written, or in which one of the files
+// would replace an input.
+func (o *runFlags) checkOut(setups []sim.Setup, names []string) error {
+	if err := checkDir(o.out); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	inputs := inputFiles(append([]string{o.profile}, names...)...)
+	if o.from != "" {
+		inputs = append(inputs, sweep.ResultFiles(o.from)...)
+	}
+	for i := range setups {
+		if i == 0 || setups[i].Scenario != setups[i-1].Scenario {
+			inputs = append(inputs, filesOf(setups[i].Scenario)...)
+		}
+	}
+	return apart(inputs, inDir("--out", o.out, record.PhasesFile, record.RequestsFile, sim.TimelineFile, seriesFile)...)
 }
 
 // cellSetups are the runs of one cell of a sweep's results.

@@ -86,6 +86,9 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, err)
 	}
 	dir := o.directory(s, opts.Shard)
+	if err := o.figures.apart(sweepInputs(s, f.Arg(0)), inDir("--out", dir, sweep.ResultNames()...)...); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if sweep.Begun(dir) && !o.resume {
 		return f.fail(statusUsage, fmt.Errorf("%s holds results already: --resume goes on with them, --out DIR takes another directory", dir))
 	}
@@ -137,6 +140,21 @@ func (o *sweepFlags) sweep(name string) (*sweep.Sweep, sweep.Options, error) {
 	opts.Shard = shard
 	s, err := src.Resolve()
 	return s, opts, err
+}
+
+// sweepInputs are the files that the sweep of that name is made of.
+func sweepInputs(s *sweep.Sweep, name string) []string {
+	inputs := inputFiles(name, s.Source.BaseFile)
+	seen := map[string]bool{}
+	for i := range s.Cells {
+		for _, file := range filesOf(s.Cells[i].Scenario) {
+			if !seen[file] {
+				seen[file] = true
+				inputs = append(inputs, file)
+			}
+		}
+	}
+	return inputs
 }
 
 // whichShard is the shard of the flag, or else of the environment: an Indexed
@@ -243,6 +261,13 @@ func mergeCommand(args []string, stdout, stderr io.Writer) int {
 	if err := figures.check(s); err != nil {
 		return f.fail(statusUsage, err)
 	}
+	var shards []string
+	for _, dir := range f.Args() {
+		shards = append(shards, sweep.ResultFiles(dir)...)
+	}
+	if err := figures.apart(shards, inDir("--out", out, sweep.ResultNames()...)...); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if err := makeOut(out); err != nil {
 		return f.fail(statusUsage, err)
 	}
@@ -279,6 +304,9 @@ func reportCommand(args []string, stdout, stderr io.Writer) int {
 	if err := figures.check(s); err != nil {
 		return f.fail(statusUsage, err)
 	}
+	if err := figures.apart(sweep.ResultFiles(f.Arg(0))); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	return figures.finish(f, s, results, f.Arg(0))
 }
 
@@ -306,10 +334,25 @@ func (o *figureFlags) check(s *sweep.Sweep) error {
 			return fmt.Errorf("--report: %w", err)
 		}
 	}
-	if info, err := os.Stat(o.figures); err == nil && !info.IsDir() {
-		return fmt.Errorf("--figures: %s is a file: name a directory", o.figures)
+	if o.figures != "" {
+		if err := checkDir(o.figures); err != nil {
+			return fmt.Errorf("--figures: %w", err)
+		}
 	}
 	return nil
+}
+
+// apart reports what of the results, the report and the figures would replace an
+// input, or another of them.
+func (o *figureFlags) apart(inputs []string, results ...output) error {
+	outputs := results
+	if o.figures != "" {
+		outputs = append(outputs, figuresIn("--figures", o.figures)...)
+	}
+	if o.report != "" {
+		outputs = append(outputs, output{"--report", o.report})
+	}
+	return apart(inputs, outputs...)
 }
 
 // finish prints the choices and draws what is asked for.

@@ -153,7 +153,7 @@ func TestSweepWrongInput(t *testing.T) {
 		"out is a device":  {args: with(small, "--out", os.DevNull), want: "--out: "},
 		"shard in a file":  {args: with(small, "--out", os.DevNull, "--shard", "0/2"), want: "--out: "},
 		"report directory": {args: with(small, "--report", "."), want: "--report: . is a directory: name a file"},
-		"figures in file":  {args: with(small, "--figures", os.DevNull), want: "is a file: name a directory"},
+		"figures in file":  {args: with(small, "--figures", os.DevNull), want: "is a file, not a directory"},
 		"plan policy":      {args: []string{"plan", "hot50", "--policy", "rr"}, want: "rr"},
 	} {
 		t.Run(name, func(t *testing.T) {

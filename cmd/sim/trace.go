@@ -208,7 +208,7 @@ func (f *traceFlags) check() error {
 		bad("--to %v: allowed is later than --from %v", f.to, f.from)
 	}
 	if out := f.Arg(1); out != "" && out != "-" {
-		problems = append(problems, checkFile(out))
+		problems = append(problems, checkFile(out), apart([]string{f.input()}, output{"OUT", out}))
 	}
 	problems = append(problems, f.checkOwn())
 	return errors.Join(problems...)
@@ -268,6 +268,14 @@ func (f *traceFlags) checkOwn() error {
 		problems = append(problems, oneOf("format", f.format, "text", "json"))
 	}
 	return errors.Join(problems...)
+}
+
+// input is the name of the file that IN is.
+func (f *traceFlags) input() string {
+	if f.Arg(0) == "-" {
+		return os.Stdin.Name()
+	}
+	return f.Arg(0)
 }
 
 func trimmed(names []string) []string {
