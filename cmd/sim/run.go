@@ -101,9 +101,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, err)
 	}
 	complete := kept(phases)
-	if printErr := printPhases(stdout, o.format, complete); printErr != nil {
-		return f.fail(statusFailed, printErr)
-	}
+	printErr := printPhases(stdout, o.format, complete)
 	if out != nil && len(complete) > 0 {
 		// What is complete is kept even after an interrupt; another one ends that, too.
 		ctx, stop := untilInterrupt()
@@ -111,6 +109,9 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		if writeErr := out.commit(ctx, complete, o.step); writeErr != nil {
 			return f.fail(statusFailed, writeErr)
 		}
+	}
+	if printErr != nil {
+		return f.fail(statusFailed, printErr)
 	}
 	if err != nil {
 		return f.fail(statusFailed, fmt.Errorf("stopped: %d of %d runs are complete and kept", len(complete), len(setups)))

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,6 +106,41 @@ func TestWrongInput(t *testing.T) {
 			require.NotContains(t, stderr, "goroutine")
 		})
 	}
+}
+
+// What standard output cannot take is an error, but for a reader who has had enough;
+// the records are kept.
+func TestStandardOutputFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	for name, args := range map[string][]string{
+		"run":        {"run", "hot90", "--policy", "random"},
+		"json":       {"run", "hot90", "--policy", "random", "--format", "json", "--out", dir},
+		"run list":   {"run", "--list"},
+		"sweep list": {"sweep", "--list"},
+		"compare":    {"compare", "routing-study"},
+		"plan":       {"plan", "hot50", "--policy", "random", "--seeds", "5"},
+		"info":       {"trace", "info", write(t, "in.jsonl", someTrace)},
+		"help":       {"help"},
+		"run help":   {"run", "--help"},
+		"version":    {"version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			require.Equal(t, statusFailed, dispatch(args, failing{syscall.ENOSPC}, &stderr))
+			require.Equal(t, 1, strings.Count(stderr.String(), "no space left on device"), stderr.String())
+		})
+	}
+	require.FileExists(t, filepath.Join(dir, record.PhasesFile))
+	var stderr bytes.Buffer
+	require.Equal(t, statusOK, dispatch([]string{"version"}, failing{syscall.EPIPE}, &stderr))
+	require.Empty(t, stderr.String())
+}
+
+// failing is a writer to which nothing can be written.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: "/dev/stdout", Err: f.err}
 }
 
 func TestHelp(t *testing.T) {
