@@ -73,8 +73,6 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		listScenarios(stdout)
 		return statusOK
 	}
-	ctx, stop := untilInterrupt()
-	defer stop()
 	if f.Changed("cell") != (o.from != "") {
 		return f.fail(statusUsage, errors.New("--from and --cell go together: the results of a sweep and the number of a cell"))
 	}
@@ -82,6 +80,8 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
+	ctx, stop := untilInterrupt() // not before: while it loads there is nothing to keep
+	defer stop()
 	var out *runDir
 	if o.out != "" {
 		if err := o.checkOut(setups, f.Args()); err != nil {
