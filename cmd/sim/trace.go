@@ -297,11 +297,14 @@ func writableFormats() []string {
 
 // A traceSource is IN, opened, with the rows that the flags select.
 type traceSource struct {
-	reader *trace.Reader
-	rows   trace.Rows
-	failed bool // the rows could not be read to the end
-	close  func()
+	reader   *trace.Reader
+	rows     trace.Rows
+	selected int  // rows given so far
+	failed   bool // the rows could not be read to the end
+	close    func()
 }
+
+const noneSelected = "none of its rows is selected"
 
 var errStopped = errors.New("stopped: nothing is written")
 
@@ -336,12 +339,28 @@ func (f *traceFlags) open() (*traceSource, error) {
 			if err == nil && ctx.Err() != nil {
 				err = errStopped
 			}
+			if err == nil {
+				s.selected++
+			}
 			if !yield(row, err) {
 				return
 			}
 		}
+		if s.selected == 0 && f.reading.Strict {
+			yield(trace.Row{}, trace.Problem{File: name, Text: noneSelected})
+		}
 	}
 	return s, nil
+}
+
+// report says on w how the source was read, once the rows are.
+func (s *traceSource) report(w io.Writer) *trace.Report {
+	report := s.reader.Report()
+	fmt.Fprintln(w, report)
+	if s.selected == 0 && report.Rows > 0 {
+		fmt.Fprintln(w, "warning:", noneSelected)
+	}
+	return report
 }
 
 // status is the exit status after err: the input's fault, or another's.
@@ -378,7 +397,7 @@ func (f *traceFlags) write() int {
 	if err != nil {
 		return f.fail(in.status(err), trace.Located(in.reader.Report().Name, err))
 	}
-	fmt.Fprintln(f.stderr, in.reader.Report())
+	in.report(f.stderr)
 	fmt.Fprintf(f.stderr, "%s: %s, %d rows written\n", target, format, written)
 	if s := lost.String(); s != "" {
 		fmt.Fprintln(f.stderr, s)
@@ -438,8 +457,7 @@ func (f *traceFlags) info() int {
 		}
 		info.Add(&row)
 	}
-	report := in.reader.Report()
-	fmt.Fprintln(f.stderr, report)
+	report := in.report(f.stderr)
 	if f.format == "text" {
 		fmt.Fprint(f.stdout, info.Summary())
 		return statusOK
