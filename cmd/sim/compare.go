@@ -64,6 +64,9 @@ func compareCommand(args []string, stdout, stderr io.Writer) int {
 	if status, ok := f.parse(args); !ok {
 		return status
 	}
+	if err := o.checkTable(); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	plan, err := o.plan(f.Args())
 	if err == nil && o.plot != "" {
 		err = o.checkPlot(plan, f.Args())
@@ -89,6 +92,17 @@ func compareCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusFailed, err)
 	}
 	return statusOK
+}
+
+// checkTable reports what is asked of a table that is not printed.
+func (o *compareFlags) checkTable() error {
+	switch {
+	case o.format == "json" && (o.pairs || o.wide):
+		return errors.New("--pairs and --wide are for --format table")
+	case o.wide && o.scenario != "" && !o.pairs:
+		return errors.New("--wide is for the tables of a STUDY and of --pairs")
+	}
+	return nil
 }
 
 // plan is what to simulate, and what was measured.

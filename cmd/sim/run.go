@@ -70,11 +70,17 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	if o.list {
+		if err := f.alone("list"); err != nil {
+			return f.fail(statusUsage, err)
+		}
 		listScenarios(stdout)
 		return statusOK
 	}
 	if f.Changed("cell") != (o.from != "") {
 		return f.fail(statusUsage, errors.New("--from and --cell go together: the results of a sweep and the number of a cell"))
+	}
+	if err := f.belongs("step", "out"); err != nil {
+		return f.fail(statusUsage, err)
 	}
 	setups, err := o.setups(f.Args())
 	if err != nil {
@@ -176,7 +182,7 @@ func (o *runFlags) checkOut(setups []sim.Setup, names []string) error {
 
 // cellSetups are the runs of one cell of a sweep's results.
 func (o *runFlags) cellSetups(names []string) ([]sim.Setup, error) {
-	if len(names) > 0 || len(o.policies) > 0 || len(o.sets) > 0 || o.seed != "" || o.repeat != 1 || o.profile != "" {
+	if len(names) > 0 || len(o.policies) > 0 || len(o.sets) > 0 || o.seed != "" || o.repeat != 1 || o.profile != "" || o.sketch {
 		return nil, errors.New("--from runs a cell as it was: allowed with it are --cell, --format, --out, --step and --workers")
 	}
 	return sweep.CellSetups(o.from, o.cell)

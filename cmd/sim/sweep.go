@@ -73,10 +73,16 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	if o.list {
+		if err := f.alone("list"); err != nil {
+			return f.fail(statusUsage, err)
+		}
 		return listSweeps(f)
 	}
 	if f.NArg() != 1 {
 		return f.fail(statusUsage, errors.New("sweep takes one SWEEP: a file or one of the names that sim sweep --list shows"))
+	}
+	if err := errors.Join(o.checkSeeds(f), f.belongs("cell", "report", "figures")); err != nil {
+		return f.fail(statusUsage, err)
 	}
 	s, opts, err := o.sweep(f.Arg(0))
 	if err != nil {
@@ -112,6 +118,15 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 	return o.figures.finish(f, s, results, dir)
 }
 
+// checkSeeds reports a number of seeds that is none; the sweep's own are had by
+// leaving the flag out.
+func (o *sweepFlags) checkSeeds(f *flagSet) error {
+	if f.Changed("seeds") && o.seeds < 1 {
+		return fmt.Errorf("--seeds %d: allowed is 1 or more; without the flag it is the sweep's own", o.seeds)
+	}
+	return nil
+}
+
 // sweep is the sweep that the flags ask for.
 func (o *sweepFlags) sweep(name string) (*sweep.Sweep, sweep.Options, error) {
 	opts := sweep.Options{Shard: sweep.Whole, Workers: o.workers, Version: buildVersion()}
@@ -129,9 +144,6 @@ func (o *sweepFlags) sweep(name string) (*sweep.Sweep, sweep.Options, error) {
 			return nil, opts, fmt.Errorf("--first-seed %q: allowed is a whole number from 0 to 2^63-1", o.firstSeed)
 		}
 		src.FirstSeed = &first
-	}
-	if o.seeds < 0 {
-		return nil, opts, fmt.Errorf("--seeds %d: allowed is 1 or more, or 0 for the sweep's own", o.seeds)
 	}
 	shard, err := o.whichShard(os.Getenv)
 	if err != nil {
@@ -248,6 +260,9 @@ func mergeCommand(args []string, stdout, stderr io.Writer) int {
 	if status, ok := f.parse(args); !ok {
 		return status
 	}
+	if err := f.belongs("cell", "report", "figures"); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if f.NArg() == 0 || out == "" {
 		return f.fail(statusUsage, errors.New("merge takes the directories of the shards and --out DIR (see sim sweep merge --help)"))
 	}
@@ -290,6 +305,9 @@ func reportCommand(args []string, stdout, stderr io.Writer) int {
 	figures.add(f.FlagSet)
 	if status, ok := f.parse(args); !ok {
 		return status
+	}
+	if err := f.belongs("cell", "report", "figures"); err != nil {
+		return f.fail(statusUsage, err)
 	}
 	if f.NArg() != 1 {
 		return f.fail(statusUsage, errors.New("report takes one DIR of complete results (see sim sweep report --help)"))

@@ -246,8 +246,11 @@ func (f *traceFlags) checkOwn() error {
 	case f.replayed:
 		f.selection.Sessions = trace.Replayed
 	}
-	if f.think.Time > 0 && !f.closedLoop {
+	if f.Changed("think") && !f.closedLoop {
 		bad("--think is for --closed-loop only")
+	}
+	if f.Lookup("split") != nil {
+		problems = append(problems, f.belongs("seed", "split"))
 	}
 	for _, s := range f.split {
 		name, weight, _ := strings.Cut(s, "=")
