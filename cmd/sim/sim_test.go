@@ -83,7 +83,7 @@ func TestWrongInput(t *testing.T) {
 		"workers":                   {[]string{"run", "hot90", "--workers", "-1"}, []string{"--workers -1"}},
 		"cell alone":                {[]string{"run", "hot90", "--cell", "3"}, []string{"--from", "--cell"}},
 		"out is a file":             {[]string{"run", "hot90", "--out", bad}, []string{"--out", "not a directory"}},
-		"step":                      {[]string{"run", "hot90", "--step", "1us"}, []string{"--step 1µs", "1ms"}},
+		"step":                      {[]string{"run", "hot90", "--step", "1us", "--out", "never"}, []string{"--step 1µs", "1ms"}},
 		"profile":                   {[]string{"run", "hot90", "--profile", "h100"}, []string{"h100", "qwen3.8-27b-fp8-l20"}},
 		"set":                       {[]string{"run", "hot90", "--set", "cluster.replcas=3"}, []string{"cluster.replcas", "replicas"}},
 		"engine":                    {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},
@@ -105,6 +105,65 @@ func TestWrongInput(t *testing.T) {
 			}
 			require.NotContains(t, stderr, "goroutine")
 		})
+	}
+}
+
+// A flag that would do nothing is refused with what it belongs to.
+func TestUselessFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"run hot90 --step 2s":                        "--step is given without --out, to which it belongs",
+		"run hot90 --list":                           "--list stands alone: not allowed with it: hot90",
+		"run --list --format json":                   "--list stands alone: not allowed with it: --format",
+		"run hot90 --out=":                           "--out is given without a value",
+		"run --from x --cell 0 --summary-only":       "--from runs a cell as it was",
+		"sweep capacity --list":                      "--list stands alone: not allowed with it: capacity",
+		"sweep capacity --seeds 0":                   "--seeds 0: allowed is 1 or more; without the flag it is the sweep's own",
+		"sweep capacity --cell 1":                    "--cell is given without --report or --figures",
+		"sweep report x --cell 1":                    "--cell is given without --report or --figures",
+		"sweep merge x --out y --cell 1":             "--cell is given without --report or --figures",
+		"plan hot90 --tolerance 0.1":                 "--tolerance is given without --find rate",
+		"plan hot90 --slo good>=99":                  "the load has 96; allowed: at most that, or a percentage of them, such as good>=99%",
+		"compare routing-study --wide --format json": "--pairs and --wide are for --format table",
+		"compare x --scenario hot90 --wide":          "--wide is for the tables of a STUDY and of --pairs",
+		"calibrate x --policy random":                "--policy is given without --scenario",
+		"calibrate x --noise":                        "--noise is given without --output or --bench-output",
+		"trace convert x --seed 2":                   "--seed is given without --split",
+		"trace convert x --think 0s":                 "--think is for --closed-loop only",
+	} {
+		status, stdout, stderr := sh(strings.Fields(line)...)
+		require.Equal(t, statusUsage, status, line)
+		require.Empty(t, stdout, line)
+		require.Contains(t, stderr, want, line)
+	}
+}
+
+// What is wrong with the flags is said before what is wrong with the data.
+func TestCalibrateWrongInput(t *testing.T) {
+	record := `{"phase":"a","result":"ok","http_status":200,"ttft":0.5,"e2e":1.5,"output_tokens":11}`
+	few := write(t, "few.jsonl", record)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(few, link))
+	calibrate := []string{"calibrate", few, "--scenario", "hot90"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{calibrate, "a have 1 successes and figures"},
+		{with(calibrate, "--fit", "nope"), `fit "nope": unknown coefficient`},
+		{with(calibrate, "--fit", "launch", "--fit", "launch"), `fit "launch": it is given twice`},
+		{with(calibrate, "--fix", "nope"), `fix "nope": unknown coefficient`},
+		{with(calibrate, "--bound", "launch=2:1"), "launch: bounds 2 to 1: allowed are"},
+		{with(calibrate, "--policy", "X"), `--policy: unknown policy "X"`},
+		{with(calibrate, few), few + " is given twice, as " + few + " before: its requests would count double"},
+		{with(calibrate, link), link + " is given twice, as " + few},
+		{with(calibrate, "--cross-validate"), "--cross-validate needs at least two runs"},
+		{with(calibrate, "--bench-output", "b.toml"), "--bench-profile and --bench-output are for results of vllm bench serve"},
+		{[]string{"calibrate", few, "--scenario", "routing-study", "--policy", "random"}, "a study names the policy of each phase itself"},
+	} {
+		status, stdout, stderr := sh(c.args...)
+		require.Equal(t, statusUsage, status, c.args)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, c.want)
 	}
 }
 
