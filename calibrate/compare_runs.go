@@ -122,7 +122,10 @@ func planScenario(nameOrPath string, sets []string, policies map[string]string, 
 	labels := labelsOf(measured)
 	var problems []error
 	for i, m := range measured {
-		policy := cmp.Or(policies[m.phase], policies[""], m.Policy())
+		policy, place := cmp.Or(policies[m.phase], policies[""]), "--policy"
+		if policy == "" {
+			policy, place = m.Policy(), "its policy"
+		}
 		if policy == "" && len(base.Policies) == 1 {
 			policy = base.Policies[0]
 		}
@@ -132,7 +135,7 @@ func planScenario(nameOrPath string, sets []string, policies map[string]string, 
 		}
 		sc, err := scenario.LoadWith(nameOrPath, append(sets[:len(sets):len(sets)], fmt.Sprintf("policies=[%q]", policy)))
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: phase %q: %w", m.Source, m.phase, err))
+			problems = append(problems, fmt.Errorf("%s: phase %q: %w", m.Source, m.phase, scenario.PoliciesAt(place, err)))
 			continue
 		}
 		if m.Record != nil && m.Record.Simulated {

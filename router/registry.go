@@ -75,7 +75,7 @@ func newSingle(name string, s Settings, o Options) (Policy, error) {
 	f := factories[name]
 	factoriesMu.RUnlock()
 	if f == nil {
-		return nil, fmt.Errorf("unknown policy %q; the nearest is %q", name, spelling.Nearest(name, Names()))
+		return nil, fmt.Errorf("unknown policy %q%s", name, spelling.Suggest(name, Names()))
 	}
 	p, err := f(s, o)
 	if err != nil {

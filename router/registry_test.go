@@ -22,12 +22,16 @@ func TestNames(t *testing.T) {
 	require.True(t, slices.IsSorted(Names()))
 }
 
-func TestUnknownPolicyNamesTheNearest(t *testing.T) {
+func TestUnknownPolicyNamesOthers(t *testing.T) {
 	_, err := New("prefix-cashe", DefaultSettings(), Options{})
-	require.EqualError(t, err, `unknown policy "prefix-cashe"; the nearest is "prefix-cache"`)
+	require.EqualError(t, err, `unknown policy "prefix-cashe"; did you mean "prefix-cache"?`)
 	_, err = New("prefix-cache:2,leastrequest:1,randum", DefaultSettings(), Options{})
-	require.ErrorContains(t, err, `unknown policy "leastrequest"; the nearest is "least-request"`)
-	require.ErrorContains(t, err, `unknown policy "randum"; the nearest is "random"`)
+	require.ErrorContains(t, err, `unknown policy "leastrequest"; did you mean "least-request"?`)
+	require.ErrorContains(t, err, `unknown policy "randum"; did you mean "random"?`)
+	_, err = New("prefix", DefaultSettings(), Options{})
+	require.EqualError(t, err, `unknown policy "prefix"; did you mean "prefix-cache" or "prefix-cache-preble"?`)
+	_, err = New("x", DefaultSettings(), Options{})
+	require.ErrorContains(t, err, "; allowed: least-busy-time, ")
 }
 
 func TestUnknownFixNamesTheNearest(t *testing.T) {

@@ -5,13 +5,14 @@ package sim
 
 import (
 	"context"
+	"fmt"
+
 	"fleetsim/random"
 	"fleetsim/router"
 	"fleetsim/sim/autoscale/lifecycle"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
 	"fleetsim/workload"
-	"fmt"
 )
 
 // Bases that keep apart the contents of prompts of different origin.
@@ -310,6 +311,9 @@ func (r *run) finish() *record.Phase {
 	p.Steps, p.Events = record.Some(int(steps)), record.Some(int(r.events))
 	p.CacheHitRatio = record.CacheHitRatio(p.Replicas)
 	p.RoutingCounterDeltas = counterDeltas(r.counters, r.gateways.counters())
+	if r.client.planned == 0 {
+		p.Notes = append(p.Notes, "nothing arrived: the rates are 0 all along, or nothing of the trace is selected")
+	}
 	p.Notes = append(append(p.Notes, r.notes...), r.warnings()...)
 	p.Notes = append(p.Notes, r.sharing.notes(p.Replicas)...)
 	if n := p.ErrorCategories.Of(errTooLong); n > 0 {

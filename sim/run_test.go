@@ -251,3 +251,17 @@ func requireFIFO(t require.TestingT, requests []record.Request, rep *replica, p 
 		require.GreaterOrEqual(t, visits[i].scheduled, visits[i-1].scheduled-1e-9)
 	}
 }
+
+// A run without a single arrival says why it is empty.
+func TestNothingArrives(t *testing.T) {
+	const nothing = "nothing arrived: the rates are 0 all along, or nothing of the trace is selected"
+	stages := func(rates string) *scenario.Scenario {
+		return load(t, "workload.requests=0", "workload.arrivals={process=\"constant\", stages=["+rates+"]}")
+	}
+	p, _ := simulate(t, stages(`{duration="10s", rate_per_second=0}, {duration="5s", rate_per_second=0}`), even(t), "random", 1)
+	require.Zero(t, p.Planned.Or(-1))
+	require.Contains(t, p.Notes, nothing)
+	p, _ = simulate(t, stages(`{duration="10s", rate_per_second=0}, {duration="5s", rate_per_second=1}`), even(t), "random", 1)
+	require.NotZero(t, p.Planned.Or(-1))
+	require.NotContains(t, p.Notes, nothing)
+}

@@ -7,39 +7,44 @@ import (
 )
 
 // Suggest says what a name might have been meant as: `; did you mean "x"?`
-// when one of known is close, else which names there are.
+// when one of known is close, or when it begins the names of some, else which
+// names there are.
 func Suggest(name string, known []string) string {
-	if best, edits := nearest(name, known); best != "" && edits <= slip(name) {
+	if best := Nearest(name, known); best != "" && distance(strings.ToLower(name), strings.ToLower(best)) <= slip(name) {
 		return `; did you mean "` + best + `"?`
+	}
+	if begun := begunBy(name, known); len(begun) > 0 {
+		return `; did you mean "` + strings.Join(begun, `" or "`) + `"?`
 	}
 	if len(known) == 0 {
 		return ""
 	}
-	known = slices.Clone(known)
-	slices.Sort(known)
-	return "; allowed: " + strings.Join(known, ", ")
+	return "; allowed: " + strings.Join(sorted(known), ", ")
 }
 
 // Nearest is the known name with the smallest edit distance from name, the first of
 // those in known's order, however far it is; "" when none is known.
 func Nearest(name string, known []string) string {
-	best, _ := nearest(name, known)
+	name = strings.ToLower(name)
+	best, least := "", 0
+	for i, k := range known {
+		if d := distance(name, strings.ToLower(k)); i == 0 || d < least {
+			best, least = k, d
+		}
+	}
 	return best
 }
 
 // slip is how many edits a misspelling may take: a third of the letters.
 func slip(name string) int { return max(1, len(name)/3) }
 
-// nearest is the known name with the smallest edit distance, and that.
-func nearest(name string, known []string) (best string, least int) {
+// begunBy are the known names that begin with name, sorted; none when it is empty.
+func begunBy(name string, known []string) []string {
 	name = strings.ToLower(name)
-	for i, k := range known {
-		if d := distance(name, strings.ToLower(k)); i == 0 || d < least {
-			best, least = k, d
-		}
-	}
-	return best, least
+	return slices.DeleteFunc(sorted(known), func(k string) bool { return name == "" || !strings.HasPrefix(strings.ToLower(k), name) })
 }
+
+func sorted(known []string) []string { return slices.Sorted(slices.Values(known)) }
 
 // distance is the number of bytes to insert, delete, replace or swap with
 // their neighbour to make b of a (optimal string alignment).

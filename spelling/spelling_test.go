@@ -37,13 +37,16 @@ func TestDistanceProperties(t *testing.T) {
 }
 
 func TestSuggest(t *testing.T) {
-	known := []string{"random", "prefix-cache", "least-request"}
+	known := []string{"random", "prefix-cache", "least-request", "least-latency"}
 	for _, c := range []struct{ name, want string }{
 		{"prefix-cach", `; did you mean "prefix-cache"?`},
 		{"Random", `; did you mean "random"?`},
 		{"least_requests", `; did you mean "least-request"?`},
-		{"throughput", "; allowed: least-request, prefix-cache, random"},
-		{"", "; allowed: least-request, prefix-cache, random"},
+		{"Prefix", `; did you mean "prefix-cache"?`},
+		{"least", `; did you mean "least-latency" or "least-request"?`},
+		{"cache", "; allowed: least-latency, least-request, prefix-cache, random"},
+		{"throughput", "; allowed: least-latency, least-request, prefix-cache, random"},
+		{"", "; allowed: least-latency, least-request, prefix-cache, random"},
 	} {
 		require.Equal(t, c.want, Suggest(c.name, known), "%q", c.name)
 	}
@@ -51,5 +54,5 @@ func TestSuggest(t *testing.T) {
 	require.Equal(t, "random", Nearest("radnom", known))
 	require.Equal(t, "prefix-cache", Nearest("prefix-", known), "however far")
 	require.Empty(t, Nearest("x", nil))
-	require.Equal(t, []string{"random", "prefix-cache", "least-request"}, known)
+	require.Equal(t, []string{"random", "prefix-cache", "least-request", "least-latency"}, known)
 }

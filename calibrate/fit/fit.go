@@ -108,11 +108,11 @@ var ErrNothingToFit = errors.New("nothing to fit")
 // Fit searches for the parameters under which the runs' simulations come
 // closest to what was measured. When ctx is cancelled it returns the best so far.
 func Fit(ctx context.Context, runs []Run, o Options) (*Result, error) {
-	if err := enough(runs, len(o.Parameters)); err != nil {
-		return nil, err
-	}
 	p, err := newProblem(runs, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.observe(); err != nil {
 		return nil, err
 	}
 	s := &search{problem: p, ctx: ctx, o: o}

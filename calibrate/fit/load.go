@@ -128,6 +128,9 @@ func setupsOf(in Input) ([]setup, error) {
 	}
 	study, err := scenario.LoadStudyWith(in.Scenario, in.Sets)
 	if err == nil {
+		if in.Policy != "" {
+			return nil, fmt.Errorf("%s: a study names the policy of each phase itself: no --policy may be given", in.Scenario)
+		}
 		var all []setup
 		for i := range study.Phases {
 			ph := &study.Phases[i]
@@ -139,19 +142,19 @@ func setupsOf(in Input) ([]setup, error) {
 		}
 		return all, nil
 	}
-	sc, scErr := scenario.LoadWith(in.Scenario, in.Sets)
+	sets := in.Sets
+	if in.Policy != "" {
+		sets = append(sets[:len(sets):len(sets)], fmt.Sprintf("policies=[%q]", in.Policy))
+	}
+	sc, scErr := scenario.LoadWith(in.Scenario, sets)
 	if scErr != nil {
 		var problems scenario.Problems
 		if errors.As(err, &problems) && !strings.Contains(err.Error(), "no study") {
 			return nil, err
 		}
-		return nil, scErr
+		return nil, scenario.PoliciesAt("--policy", scErr)
 	}
-	policy := in.Policy
-	if policy == "" {
-		policy = sc.Policies[0]
-	}
-	return []setup{{"", sim.Setup{Scenario: sc, Policy: policy, Seed: sc.Seed}}}, nil
+	return []setup{{"", sim.Setup{Scenario: sc, Policy: sc.Policies[0], Seed: sc.Seed}}}, nil
 }
 
 // afterOthers is the scenario of a phase that continues others, which a fit

@@ -27,6 +27,17 @@ func (c *Choice) Parameters(base *model.Profile, runs []Run) ([]Parameter, error
 	if len(names) == 0 {
 		names = byDefault(base, runs)
 	}
+	for i, n := range names {
+		if slices.Contains(names[:i], n) {
+			return nil, fmt.Errorf("fit %q: it is given twice", n)
+		}
+	}
+	for _, n := range c.Fix {
+		_, parts := (&Parameter{Name: n}).targets()
+		if _, err := base.Coefficient(parts[0]); err != nil {
+			return nil, fmt.Errorf("fix %q: %w", n, err)
+		}
+	}
 	names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(c.Fix, n) })
 	all := make([]Parameter, len(names))
 	for i, n := range names {

@@ -45,6 +45,7 @@ type Coverage struct {
 // are worth a warning.
 const LongContext = 8192
 
+// newProblem is the problem with the parameters' bounds and no observations yet.
 func newProblem(runs []Run, o Options) (*problem, error) {
 	p := &problem{runs: runs, parameters: o.Parameters, base: o.Base, environments: o.Environments, workers: o.Workers, blur: 1}
 	if p.workers <= 0 {
@@ -58,21 +59,31 @@ func newProblem(runs []Run, o Options) (*problem, error) {
 			return nil, err
 		}
 	}
-	for i := range runs {
+	return p, nil
+}
+
+// observe simulates the runs to find the observations in them. It refuses those that
+// cannot carry a fit.
+func (p *problem) observe() error {
+	if err := enough(p.runs, len(p.parameters)); err != nil {
+		return err
+	}
+	for i := range p.runs {
+		run := &p.runs[i]
 		p.first = append(p.first, len(p.observations))
-		answers, plan, phase, err := runs[i].simulate(p.profile(runs[i].Environment, make([]float64, len(p.parameters))))
+		answers, plan, phase, err := run.simulate(p.profile(run.Environment, make([]float64, len(p.parameters))))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all := observe(i, &runs[i], plan)
+		all := observe(i, run, plan)
 		if len(all) == 0 {
-			return nil, fmt.Errorf("%s: no measured request is one that the scenario plans", runs[i].Name)
+			return fmt.Errorf("%s: no measured request is one that the scenario plans", run.Name)
 		}
 		p.observations = append(p.observations, all...)
 		p.cover(answers, phase, len(all))
 	}
 	p.first = append(p.first, len(p.observations))
-	return p, nil
+	return nil
 }
 
 // reach is how far a parameter without bounds may go from its start, as a factor.
@@ -89,7 +100,7 @@ func (p *problem) bound(q *Parameter) error {
 	for _, name := range names {
 		v, err := base.Coefficient(name)
 		if err != nil {
-			return err
+			return fmt.Errorf("fit %q: %w", q.Name, err)
 		}
 		start += v
 	}

@@ -104,7 +104,7 @@ func onto(x []float64, free []int) []float64 {
 // Settings of the descent.
 const (
 	difference = 0.004 // step of the differences that stand for derivatives, in logarithms; longer in a coarse view
-	rounds     = 30    // most descents steps
+	rounds     = 30    // most steps of a descent
 	settled    = 1e-4  // share of the objective that a step must win for the descent to go on
 	mostDamp   = 1e6
 )

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 
 	"fleetsim/calibrate/fit"
@@ -75,6 +76,9 @@ func calibrateCommand(args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	o.input.Files = f.Args()
+	if err := o.checkUses(f); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	runs, options, err := o.plan()
 	if err != nil {
 		return f.fail(statusUsage, err)
@@ -102,6 +106,29 @@ func calibrateCommand(args []string, stdout, stderr io.Writer) int {
 	return statusOK
 }
 
+// checkUses reports flags that would do nothing.
+func (o *calibrateFlags) checkUses(f *flagSet) error {
+	var problems []error
+	for _, flag := range []string{"set", "policy", "phase"} {
+		problems = append(problems, f.belongs(flag, "scenario"))
+	}
+	for _, flag := range []string{"name", "source", "noise"} {
+		problems = append(problems, f.belongs(flag, "output", "bench-output"))
+	}
+	return errors.Join(problems...)
+}
+
+// checkRuns reports what the runs that are given do not fit together with.
+func (o *calibrateFlags) checkRuns(runs []fit.Run) error {
+	if o.crossval && len(runs) < 2 {
+		return errors.New("--cross-validate needs at least two runs: one is predicted from the others")
+	}
+	if benched := slices.ContainsFunc(runs, func(r fit.Run) bool { return r.Environment == fit.Bench }); !benched && (o.bench != "" || o.benchOut != "") {
+		return errors.New("--bench-profile and --bench-output are for results of vllm bench serve: none is given")
+	}
+	return nil
+}
+
 // plan is what to fit to what.
 func (o *calibrateFlags) plan() ([]fit.Run, fit.Options, error) {
 	options := fit.Options{Seed: o.seed, Starts: o.starts, Polish: o.polish, Workers: o.workers}
@@ -111,9 +138,27 @@ func (o *calibrateFlags) plan() ([]fit.Run, fit.Options, error) {
 	if o.starts < 1 || o.starts > 1000 || o.polish < 0 || o.polish > 1_000_000 {
 		return nil, options, fmt.Errorf("--starts %d --polish %d: allowed are 1 to 1000 and 0 to 1000000", o.starts, o.polish)
 	}
+	if err := o.checkOutputs(inputFiles(append([]string{o.input.Scenario, o.profile, o.bench}, o.input.Files...)...)); err != nil {
+		return nil, options, err
+	}
+	for i, file := range o.input.Files {
+		if at := slices.IndexFunc(o.input.Files[:i], func(before string) bool { return sameFile(before, file) }); at >= 0 {
+			return nil, options, fmt.Errorf("%s is given twice, as %s before: its requests would count double", file, o.input.Files[at])
+		}
+	}
 	runs, err := fit.Load(o.input)
+	if err == nil {
+		err = o.checkRuns(runs)
+	}
 	if err != nil {
 		return nil, options, err
+	}
+	for i := range runs {
+		if sc := runs[i].Setup.Scenario; sc != nil {
+			if err := o.checkOutputs(filesOf(sc)); err != nil {
+				return nil, options, err
+			}
+		}
 	}
 	if err := fit.Weigh(runs, o.weights); err != nil {
 		return nil, options, fmt.Errorf("--weight: %w", err)
@@ -130,6 +175,23 @@ func (o *calibrateFlags) plan() ([]fit.Run, fit.Options, error) {
 	}
 	options.Parameters, err = o.choice.Parameters(options.Base, runs)
 	return runs, options, err
+}
+
+// checkOutputs reports profiles that cannot be written where they are asked for, or
+// would replace one of the inputs. That the profile to start from may not be replaced
+// either is so that the same command gives the same again.
+func (o *calibrateFlags) checkOutputs(inputs []string) error {
+	var outputs []output
+	for _, out := range []output{{"--output", o.output}, {"--bench-output", o.benchOut}} {
+		if out.path == "" {
+			continue
+		}
+		if err := checkFile(out.path); err != nil {
+			return fmt.Errorf("%s: %w", out.flag, err)
+		}
+		outputs = append(outputs, out)
+	}
+	return apart(inputs, outputs...)
 }
 
 // write prints the report and writes the profiles.

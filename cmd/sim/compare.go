@@ -64,7 +64,13 @@ func compareCommand(args []string, stdout, stderr io.Writer) int {
 	if status, ok := f.parse(args); !ok {
 		return status
 	}
+	if err := o.checkTable(); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	plan, err := o.plan(f.Args())
+	if err == nil && o.plot != "" {
+		err = o.checkPlot(plan, f.Args())
+	}
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
@@ -86,6 +92,17 @@ func compareCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusFailed, err)
 	}
 	return statusOK
+}
+
+// checkTable reports what is asked of a table that is not printed.
+func (o *compareFlags) checkTable() error {
+	switch {
+	case o.format == "json" && (o.pairs || o.wide):
+		return errors.New("--pairs and --wide are for --format table")
+	case o.wide && o.scenario != "" && !o.pairs:
+		return errors.New("--wide is for the tables of a STUDY and of --pairs")
+	}
+	return nil
 }
 
 // plan is what to simulate, and what was measured.
@@ -112,6 +129,19 @@ func (o *compareFlags) plan(args []string) (*calibrate.Plan, error) {
 		return nil, err
 	}
 	return calibrate.PlanStudy(study), nil
+}
+
+// checkPlot reports a directory that cannot be written, or in which a figure may
+// replace an input.
+func (o *compareFlags) checkPlot(plan *calibrate.Plan, args []string) error {
+	if err := checkDir(o.plot); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	inputs := inputFiles(append([]string{o.scenario, o.profile}, args...)...)
+	for i := range plan.Study.Phases {
+		inputs = append(inputs, filesOf(plan.Study.Phases[i].Scenario)...)
+	}
+	return apart(inputs, figuresIn("--plot", o.plot)...)
 }
 
 // isMeasured reports whether the argument is there and no scenario file.

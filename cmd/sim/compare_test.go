@@ -26,7 +26,7 @@ func TestCompareWrongInput(t *testing.T) {
 		"missing file":              {[]string{"nowhere.jsonl", "--scenario", "hot90"}, []string{"nowhere.jsonl: no such file"}},
 		"unknown scenario":          {[]string{good, "--scenario", "hot9"}, []string{"hot90"}},
 		"no policy":                 {[]string{good, "--scenario", "hot90"}, []string{"--policy", "prefix-cache"}},
-		"unknown policy":            {[]string{good, "--scenario", "hot90", "--policy", "a=randon"}, []string{"randon", "random"}},
+		"unknown policy":            {[]string{good, "--scenario", "hot90", "--policy", "a=randon"}, []string{`phase "a": --policy: unknown policy "randon"; did you mean "random"?`}},
 		"policy twice":              {[]string{good, "--scenario", "hot90", "--policy", "random", "--policy", "random"}, []string{"twice"}},
 		"unknown phase of a study":  {[]string{good, "--scenario", "routing-study"}, []string{`phase "a"`, "r1-hot90-random"}},
 		"repeat":                    {[]string{"routing-study", "--repeat", "0"}, []string{"--repeat 0"}},

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"fleetsim/sim/metrics"
@@ -53,6 +52,9 @@ func exportCommand(args []string, stdout, stderr io.Writer) int {
 		if err := checkFile(out); err != nil {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
 		}
+		if err := apart(runFiles(f.Arg(1)), output{"--out", out}); err != nil {
+			return f.fail(statusUsage, err)
+		}
 	}
 	o := metrics.Options{Start: float64(begin.UnixMilli()) / 1000, Step: step.Seconds(), Gap: gap.Seconds(), Model: model}
 	if out != "" {
@@ -96,15 +98,6 @@ func defaultSeries() metrics.Options {
 
 func instant(unix float64) string {
 	return time.UnixMilli(int64(unix * 1000)).UTC().Format("2006-01-02T15:04:05.000Z")
-}
-
-// checkFile reports a name that cannot be a file's because a directory has it.
-func checkFile(name string) error {
-	info, err := os.Stat(name)
-	if err == nil && info.IsDir() || strings.HasSuffix(name, string(filepath.Separator)) {
-		return fmt.Errorf("%s is a directory: name a file", name)
-	}
-	return nil
 }
 
 // writeFile writes a file that is only seen whole. What is there and is no regular

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -37,7 +38,45 @@ func (f *flagSet) parse(args []string) (status int, ok bool) {
 	case err != nil:
 		return f.fail(statusUsage, fmt.Errorf("%w (see sim %s --help)", err, f.Name())), false
 	}
+	if err := f.emptied(); err != nil {
+		return f.fail(statusUsage, err), false
+	}
 	return statusOK, true
+}
+
+// belongs reports a flag that is given though none of those is that it belongs to:
+// it would do nothing.
+func (f *flagSet) belongs(flag string, to ...string) error {
+	if !f.Changed(flag) || slices.ContainsFunc(to, f.Changed) {
+		return nil
+	}
+	return fmt.Errorf("--%s is given without --%s, to which it belongs", flag, strings.Join(to, " or --"))
+}
+
+// alone reports what is given beside a flag that stands alone.
+func (f *flagSet) alone(flag string) error {
+	others := slices.Clone(f.Args())
+	f.Visit(func(g *pflag.Flag) {
+		if g.Name != flag {
+			others = append(others, "--"+g.Name)
+		}
+	})
+	if len(others) == 0 {
+		return nil
+	}
+	return fmt.Errorf("--%s stands alone: not allowed with it: %s", flag, strings.Join(others, ", "))
+}
+
+// emptied reports flags whose value is empty though that means that they are left
+// out: a variable of the shell, say, that is not set.
+func (f *flagSet) emptied() error {
+	var problems []error
+	f.Visit(func(g *pflag.Flag) {
+		if g.Value.Type() == "string" && g.DefValue == "" && g.Value.String() == "" {
+			problems = append(problems, fmt.Errorf("--%s is given without a value", g.Name))
+		}
+	})
+	return errors.Join(problems...)
 }
 
 // fail prints err, one line a problem, and returns the status.

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 )
 
 // Exit statuses.
@@ -40,7 +42,34 @@ func commands() []command {
 
 func main() { os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr)) }
 
+// dispatch runs the command of args. One that could not write all that it has to
+// say has failed; a reader who has had enough is no failure.
 func dispatch(args []string, stdout, stderr io.Writer) int {
+	out := &checkedWriter{w: stdout}
+	status := subcommand(args, out, stderr)
+	if status == statusOK && out.err != nil && !errors.Is(out.err, syscall.EPIPE) {
+		fmt.Fprintln(stderr, "sim: standard output:", out.err)
+		return statusFailed
+	}
+	return status
+}
+
+// A checkedWriter keeps the first error of writing, for those who print without
+// looking.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
+func subcommand(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		usage(stderr)
 		return statusUsage

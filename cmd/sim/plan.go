@@ -46,7 +46,7 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.find, "find", string(sweep.Replicas), "replicas (the fewest) or rate (the highest)")
 	f.StringArrayVar(&o.slo, "slo", []string{"good>=99%"}, "goal for the mean over the seeds: METRIC>=VALUE or METRIC<=VALUE, with a number, a percentage or a duration (repeatable)")
 	f.StringVar(&o.within, "within", "", "range to search in: LOW..HIGH (default: 1..64 replicas; the scenario's rate by 64 either way)")
-	f.Float64Var(&o.search.Tolerance, "tolerance", 0.02, "relative distance between the rates that are tried")
+	f.Float64Var(&o.search.Tolerance, "tolerance", 0.02, "relative distance between the rates that are tried, with --find rate")
 	f.Float64Var(&o.search.Confidence, "confidence", 0.95, "of each decision")
 	f.IntVar(&o.search.First, "first", 5, "seeds before the first decision")
 	f.IntVar(&o.search.Step, "step", 5, "further seeds while a value is undecided")
@@ -62,6 +62,9 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	}
 	if f.NArg() != 1 {
 		return f.fail(statusUsage, errors.New("plan takes one SCENARIO: a file or one of the names that sim run --list shows"))
+	}
+	if f.Changed("tolerance") && o.find != string(sweep.Rate) {
+		return f.fail(statusUsage, errors.New("--tolerance is given without --find rate, to which it belongs: replicas are tried one by one"))
 	}
 	if err := o.prepare(f.Arg(0)); err != nil {
 		return f.fail(statusUsage, err)
@@ -116,13 +119,15 @@ func (o *planFlags) prepare(name string) error {
 		return err
 	}
 	q.BaseFile, q.BaseText = file, string(text)
-	if len(o.policies) == 0 {
-		sc, err := scenario.ParseWith(file, text, q.Sets)
-		if err != nil {
-			return err
-		}
-		o.policies = sc.Policies
+	sets, err := withPolicies(q.Sets, o.policies)
+	if err != nil {
+		return err
 	}
+	sc, err := scenario.ParseWith(file, text, sets)
+	if err != nil {
+		return atPolicyFlag(o.policies, err)
+	}
+	o.policies = sc.Policies
 	for _, policy := range o.policies {
 		q.Policy = policy
 		if err := q.Check(); err != nil {

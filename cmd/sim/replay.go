@@ -105,13 +105,13 @@ func (o *replayFlags) replay(names []string) (*replay, error) {
 	if len(names) != 1 {
 		return nil, errors.New("replay takes one SCENARIO (see sim replay --help)")
 	}
-	sets := o.sets
-	if len(o.policies) > 0 {
-		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
+	sets, err := withPolicies(o.sets, o.policies)
+	if err != nil {
+		return nil, err
 	}
 	sc, err := scenario.LoadWith(names[0], sets)
 	if err != nil {
-		return nil, err
+		return nil, atPolicyFlag(o.policies, err)
 	}
 	r := &replay{flags: o, salt: o.salt}
 	var problems []error
@@ -136,6 +136,11 @@ func (o *replayFlags) replay(names []string) (*replay, error) {
 	}
 	if o.out == "" && !o.dryRun {
 		check(errors.New("--out is missing: a directory for the records"))
+	}
+	if o.out != "" {
+		check(checkDir(o.out))
+		check(apart(append(filesOf(sc), inputFiles(names...)...),
+			inDir("--out", o.out, record.PhasesFile, record.RequestsFile, sim.TimelineFile, live.SendsFile)...))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err

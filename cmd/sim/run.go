@@ -70,20 +70,29 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	if o.list {
+		if err := f.alone("list"); err != nil {
+			return f.fail(statusUsage, err)
+		}
 		listScenarios(stdout)
 		return statusOK
 	}
-	ctx, stop := untilInterrupt()
-	defer stop()
 	if f.Changed("cell") != (o.from != "") {
 		return f.fail(statusUsage, errors.New("--from and --cell go together: the results of a sweep and the number of a cell"))
+	}
+	if err := f.belongs("step", "out"); err != nil {
+		return f.fail(statusUsage, err)
 	}
 	setups, err := o.setups(f.Args())
 	if err != nil {
 		return f.fail(statusUsage, err)
 	}
+	ctx, stop := untilInterrupt() // not before: while it loads there is nothing to keep
+	defer stop()
 	var out *runDir
 	if o.out != "" {
+		if err := o.checkOut(setups, f.Args()); err != nil {
+			return f.fail(statusUsage, err)
+		}
 		if out, err = newRunDir(o.out); err != nil {
 			return f.fail(statusUsage, fmt.Errorf("--out: %w", err))
 		}
@@ -98,9 +107,7 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, err)
 	}
 	complete := kept(phases)
-	if printErr := printPhases(stdout, o.format, complete); printErr != nil {
-		return f.fail(statusFailed, printErr)
-	}
+	printErr := printPhases(stdout, o.format, complete)
 	if out != nil && len(complete) > 0 {
 		// What is complete is kept even after an interrupt; another one ends that, too.
 		ctx, stop := untilInterrupt()
@@ -108,6 +115,9 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		if writeErr := out.commit(ctx, complete, o.step); writeErr != nil {
 			return f.fail(statusFailed, writeErr)
 		}
+	}
+	if printErr != nil {
+		return f.fail(statusFailed, printErr)
 	}
 	if err != nil {
 		return f.fail(statusFailed, fmt.Errorf("stopped: %d of %d runs are complete and kept", len(complete), len(setups)))
@@ -152,25 +162,40 @@ func (o *runFlags) setups(names []string) ([]sim.Setup, error) {
 	return setups, errors.Join(problems...)
 }
 
+// checkOut reports a directory that cannot be written, or in which one of the files
+// would replace an input.
+func (o *runFlags) checkOut(setups []sim.Setup, names []string) error {
+	if err := checkDir(o.out); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	inputs := inputFiles(append([]string{o.profile}, names...)...)
+	if o.from != "" {
+		inputs = append(inputs, sweep.ResultFiles(o.from)...)
+	}
+	for i := range setups {
+		if i == 0 || setups[i].Scenario != setups[i-1].Scenario {
+			inputs = append(inputs, filesOf(setups[i].Scenario)...)
+		}
+	}
+	return apart(inputs, inDir("--out", o.out, record.PhasesFile, record.RequestsFile, sim.TimelineFile, seriesFile)...)
+}
+
 // cellSetups are the runs of one cell of a sweep's results.
 func (o *runFlags) cellSetups(names []string) ([]sim.Setup, error) {
-	if len(names) > 0 || len(o.policies) > 0 || len(o.sets) > 0 || o.seed != "" || o.repeat != 1 || o.profile != "" {
+	if len(names) > 0 || len(o.policies) > 0 || len(o.sets) > 0 || o.seed != "" || o.repeat != 1 || o.profile != "" || o.sketch {
 		return nil, errors.New("--from runs a cell as it was: allowed with it are --cell, --format, --out, --step and --workers")
 	}
 	return sweep.CellSetups(o.from, o.cell)
 }
 
 func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
-	sets := o.sets
-	if len(o.policies) > 0 {
-		if slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "policies") }) {
-			return nil, errors.New("--policy and --set policies both say which policies to run: allowed is one of them")
-		}
-		sets = append(sets[:len(sets):len(sets)], "policies="+tomlList(o.policies))
+	sets, err := withPolicies(o.sets, o.policies)
+	if err != nil {
+		return nil, err
 	}
 	sc, err := loadScenario(name, sets)
 	if err != nil {
-		return nil, err
+		return nil, atPolicyFlag(o.policies, err)
 	}
 	profile := sc.Profile
 	if o.profile != "" {
@@ -218,6 +243,26 @@ func loadScenario(name string, sets []string) (*scenario.Scenario, error) {
 		"cluster.replicas=" + strconv.Itoa(traceReplicas),
 	}, sets...)
 	return scenario.ParseWith(name, nil, sets)
+}
+
+// withPolicies are the overrides of --set with those that --policy asks for.
+func withPolicies(sets, policies []string) ([]string, error) {
+	if len(policies) == 0 {
+		return sets, nil
+	}
+	if slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "policies") }) {
+		return nil, errors.New("--policy and --set policies both say which policies to run: allowed is one of them")
+	}
+	return append(sets[:len(sets):len(sets)], "policies="+tomlList(policies)), nil
+}
+
+// atPolicyFlag is err, of a scenario withPolicies, with the flag as the place of what
+// is wrong with them.
+func atPolicyFlag(policies []string, err error) error {
+	if len(policies) == 0 {
+		return err
+	}
+	return scenario.PoliciesAt("--policy", err)
 }
 
 func tomlList(values []string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -146,6 +147,29 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	require.Empty(t, stdout)
 	require.Equal(t, []string{record.PhasesFile}, allFiles(t, dir))
 	require.Equal(t, "{}\n", read(t, before))
+}
+
+// A signal while a scenario is loaded ends the command at once. The scenario is a pipe
+// that nobody writes to.
+func TestSignalWhileLoading(t *testing.T) {
+	if pipe := os.Getenv("SIM_TEST_LOADS"); pipe != "" {
+		os.Exit(dispatch([]string{"run", pipe}, os.Stdout, os.Stderr))
+	}
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		pipe := filepath.Join(t.TempDir(), "pipe.toml")
+		require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignalWhileLoading$")
+		child.Env = append(os.Environ(), "SIM_TEST_LOADS="+pipe)
+		require.NoError(t, child.Start())
+		writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for the reader
+		require.NoError(t, err)
+		require.NoError(t, child.Process.Signal(signal))
+		require.ErrorContains(t, child.Wait(), "signal: "+signal.String())
+		require.NoError(t, ctx.Err())
+		writer.Close()
+	}
 }
 
 // An interrupt while time series are written leaves the records, and no half a file.

@@ -122,7 +122,7 @@ func (o *serveFlags) server(names []string) (*server.Server, []string, error) {
 		options.Model = o.model
 	}
 	if err := cluster.CheckPolicy(options.Policy); err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("--policy: %w", err)
 	}
 	return server.New(cluster, options), notServed(sc), nil
 }

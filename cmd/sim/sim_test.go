@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,26 +58,35 @@ func TestWrongInput(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"no command":      {nil, []string{"Usage"}},
-		"unknown command": {[]string{"rnu"}, []string{"rnu", "run, "}},
-		"no scenario":     {[]string{"run"}, []string{"SCENARIO"}},
-		"missing file":    {[]string{"run", "nowhere.toml"}, []string{"nowhere.toml"}},
-		"unknown name":    {[]string{"run", "hot9"}, []string{"hot9", "hot90"}},
-		"unknown flag":    {[]string{"run", "hot90", "--polcy", "random"}, []string{"polcy"}},
-		"format":          {[]string{"run", "hot90", "--format", "xml"}, []string{"xml", "table", "json", "jsonl"}},
-		"repeat":          {[]string{"run", "hot90", "--repeat", "0"}, []string{"--repeat 0"}},
-		"seed":            {[]string{"run", "hot90", "--seed", "-1"}, []string{"-1"}},
-		"policy":          {[]string{"run", "hot90", "--policy", "least-requests"}, []string{"least-requests", "least-request"}},
-		"seed beyond":     {[]string{"run", "hot90", "--seed", "18446744073709551615", "--repeat", "3"}, []string{"2^64-1"}},
-		"scenario twice":  {[]string{"run", "hot90", "hot90"}, []string{"hot90", "twice"}},
-		"policies twice":  {[]string{"run", "hot90", "--policy", "random", "--set", `policies=["nope"]`}, []string{"--policy", "--set policies"}},
-		"workers":         {[]string{"run", "hot90", "--workers", "-1"}, []string{"--workers -1"}},
-		"cell alone":      {[]string{"run", "hot90", "--cell", "3"}, []string{"--from", "--cell"}},
-		"out is a file":   {[]string{"run", "hot90", "--out", bad}, []string{"--out", "not a directory"}},
-		"step":            {[]string{"run", "hot90", "--step", "1us"}, []string{"--step 1µs", "1ms"}},
-		"profile":         {[]string{"run", "hot90", "--profile", "h100"}, []string{"h100", "qwen3.8-27b-fp8-l20"}},
-		"set":             {[]string{"run", "hot90", "--set", "cluster.replcas=3"}, []string{"cluster.replcas", "replicas"}},
-		"engine":          {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},
+		"no command":                {nil, []string{"Usage"}},
+		"unknown command":           {[]string{"rnu"}, []string{"rnu", "run, "}},
+		"no scenario":               {[]string{"run"}, []string{"SCENARIO"}},
+		"missing file":              {[]string{"run", "nowhere.toml"}, []string{"nowhere.toml"}},
+		"missing trace":             {[]string{"run", "nowhere.jsonl"}, []string{"nowhere.jsonl: no such file"}},
+		"directory":                 {[]string{"run", "../sim"}, []string{"../sim: is a directory"}},
+		"unknown name":              {[]string{"run", "hot9"}, []string{"hot9", "hot90"}},
+		"unknown flag":              {[]string{"run", "hot90", "--polcy", "random"}, []string{"polcy"}},
+		"format":                    {[]string{"run", "hot90", "--format", "xml"}, []string{"xml", "table", "json", "jsonl"}},
+		"repeat":                    {[]string{"run", "hot90", "--repeat", "0"}, []string{"--repeat 0"}},
+		"seed":                      {[]string{"run", "hot90", "--seed", "-1"}, []string{"-1"}},
+		"policy":                    {[]string{"run", "hot90", "--policy", "least-requests"}, []string{"least-requests", "least-request"}},
+		"policy run":                {[]string{"run", "hot90", "--policy", "X"}, []string{`--policy: unknown policy "X"`}},
+		"policy plan":               {[]string{"plan", "hot90", "--policy", "X"}, []string{`--policy: unknown policy "X"`}},
+		"policy serve":              {[]string{"serve", "hot90", "--policy", "X"}, []string{`--policy: unknown policy "X"`}},
+		"policy replay":             {[]string{"replay", "hot90", "--policy", "X"}, []string{`--policy: unknown policy "X"`}},
+		"policies set":              {[]string{"run", "hot90", "--set", "policies=X"}, []string{"--set policies: "}},
+		"policies of plan, twice":   {[]string{"plan", "hot90", "--policy", "random", "--set", "policies=[]"}, []string{"--policy and --set policies"}},
+		"policies of replay, twice": {[]string{"replay", "hot90", "--policy", "random", "--set", "policies=[]"}, []string{"--policy and --set policies"}},
+		"seed beyond":               {[]string{"run", "hot90", "--seed", "18446744073709551615", "--repeat", "3"}, []string{"2^64-1"}},
+		"scenario twice":            {[]string{"run", "hot90", "hot90"}, []string{"hot90", "twice"}},
+		"policies twice":            {[]string{"run", "hot90", "--policy", "random", "--set", `policies=["nope"]`}, []string{"--policy", "--set policies"}},
+		"workers":                   {[]string{"run", "hot90", "--workers", "-1"}, []string{"--workers -1"}},
+		"cell alone":                {[]string{"run", "hot90", "--cell", "3"}, []string{"--from", "--cell"}},
+		"out is a file":             {[]string{"run", "hot90", "--out", bad}, []string{"--out", "not a directory"}},
+		"step":                      {[]string{"run", "hot90", "--step", "1us", "--out", "never"}, []string{"--step 1µs", "1ms"}},
+		"profile":                   {[]string{"run", "hot90", "--profile", "h100"}, []string{"h100", "qwen3.8-27b-fp8-l20"}},
+		"set":                       {[]string{"run", "hot90", "--set", "cluster.replcas=3"}, []string{"cluster.replcas", "replicas"}},
+		"engine":                    {[]string{"run", "hot90", "--set", "engine.blocks=20"}, []string{"blocks"}},
 		"everything in a file at once": {[]string{"run", bad}, []string{
 			"bad.toml:2:", "prefix-cash", "prefix-cache", "bad.toml:4:", "replicas", "bad.toml:5:", "bad.toml:9:", "rate_per_second", "bad.toml:12:", "hot_fraction",
 		}},
@@ -96,6 +106,100 @@ func TestWrongInput(t *testing.T) {
 			require.NotContains(t, stderr, "goroutine")
 		})
 	}
+}
+
+// A flag that would do nothing is refused with what it belongs to.
+func TestUselessFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"run hot90 --step 2s":                        "--step is given without --out, to which it belongs",
+		"run hot90 --list":                           "--list stands alone: not allowed with it: hot90",
+		"run --list --format json":                   "--list stands alone: not allowed with it: --format",
+		"run hot90 --out=":                           "--out is given without a value",
+		"run --from x --cell 0 --summary-only":       "--from runs a cell as it was",
+		"sweep capacity --list":                      "--list stands alone: not allowed with it: capacity",
+		"sweep capacity --seeds 0":                   "--seeds 0: allowed is 1 or more; without the flag it is the sweep's own",
+		"sweep capacity --cell 1":                    "--cell is given without --report or --figures",
+		"sweep report x --cell 1":                    "--cell is given without --report or --figures",
+		"sweep merge x --out y --cell 1":             "--cell is given without --report or --figures",
+		"plan hot90 --tolerance 0.1":                 "--tolerance is given without --find rate",
+		"plan hot90 --slo good>=99":                  "the load has 96; allowed: at most that, or a percentage of them, such as good>=99%",
+		"compare routing-study --wide --format json": "--pairs and --wide are for --format table",
+		"compare x --scenario hot90 --wide":          "--wide is for the tables of a STUDY and of --pairs",
+		"calibrate x --policy random":                "--policy is given without --scenario",
+		"calibrate x --noise":                        "--noise is given without --output or --bench-output",
+		"trace convert x --seed 2":                   "--seed is given without --split",
+		"trace convert x --think 0s":                 "--think is for --closed-loop only",
+	} {
+		status, stdout, stderr := sh(strings.Fields(line)...)
+		require.Equal(t, statusUsage, status, line)
+		require.Empty(t, stdout, line)
+		require.Contains(t, stderr, want, line)
+	}
+}
+
+// What is wrong with the flags is said before what is wrong with the data.
+func TestCalibrateWrongInput(t *testing.T) {
+	record := `{"phase":"a","result":"ok","http_status":200,"ttft":0.5,"e2e":1.5,"output_tokens":11}`
+	few := write(t, "few.jsonl", record)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(few, link))
+	calibrate := []string{"calibrate", few, "--scenario", "hot90"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{calibrate, "a have 1 successes and figures"},
+		{with(calibrate, "--fit", "nope"), `fit "nope": unknown coefficient`},
+		{with(calibrate, "--fit", "launch", "--fit", "launch"), `fit "launch": it is given twice`},
+		{with(calibrate, "--fix", "nope"), `fix "nope": unknown coefficient`},
+		{with(calibrate, "--bound", "launch=2:1"), "launch: bounds 2 to 1: allowed are"},
+		{with(calibrate, "--policy", "X"), `--policy: unknown policy "X"`},
+		{with(calibrate, few), few + " is given twice, as " + few + " before: its requests would count double"},
+		{with(calibrate, link), link + " is given twice, as " + few},
+		{with(calibrate, "--cross-validate"), "--cross-validate needs at least two runs"},
+		{with(calibrate, "--bench-output", "b.toml"), "--bench-profile and --bench-output are for results of vllm bench serve"},
+		{[]string{"calibrate", few, "--scenario", "routing-study", "--policy", "random"}, "a study names the policy of each phase itself"},
+	} {
+		status, stdout, stderr := sh(c.args...)
+		require.Equal(t, statusUsage, status, c.args)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, c.want)
+	}
+}
+
+// What standard output cannot take is an error, but for a reader who has had enough;
+// the records are kept.
+func TestStandardOutputFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	for name, args := range map[string][]string{
+		"run":        {"run", "hot90", "--policy", "random"},
+		"json":       {"run", "hot90", "--policy", "random", "--format", "json", "--out", dir},
+		"run list":   {"run", "--list"},
+		"sweep list": {"sweep", "--list"},
+		"compare":    {"compare", "routing-study"},
+		"plan":       {"plan", "hot50", "--policy", "random", "--seeds", "5"},
+		"info":       {"trace", "info", write(t, "in.jsonl", someTrace)},
+		"help":       {"help"},
+		"run help":   {"run", "--help"},
+		"version":    {"version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			require.Equal(t, statusFailed, dispatch(args, failing{syscall.ENOSPC}, &stderr))
+			require.Equal(t, 1, strings.Count(stderr.String(), "no space left on device"), stderr.String())
+		})
+	}
+	require.FileExists(t, filepath.Join(dir, record.PhasesFile))
+	var stderr bytes.Buffer
+	require.Equal(t, statusOK, dispatch([]string{"version"}, failing{syscall.EPIPE}, &stderr))
+	require.Empty(t, stderr.String())
+}
+
+// failing is a writer to which nothing can be written.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) {
+	return 0, &os.PathError{Op: "write", Path: "/dev/stdout", Err: f.err}
 }
 
 func TestHelp(t *testing.T) {

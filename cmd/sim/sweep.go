@@ -73,10 +73,16 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 		return status
 	}
 	if o.list {
+		if err := f.alone("list"); err != nil {
+			return f.fail(statusUsage, err)
+		}
 		return listSweeps(f)
 	}
 	if f.NArg() != 1 {
 		return f.fail(statusUsage, errors.New("sweep takes one SWEEP: a file or one of the names that sim sweep --list shows"))
+	}
+	if err := errors.Join(o.checkSeeds(f), f.belongs("cell", "report", "figures")); err != nil {
+		return f.fail(statusUsage, err)
 	}
 	s, opts, err := o.sweep(f.Arg(0))
 	if err != nil {
@@ -86,6 +92,9 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, err)
 	}
 	dir := o.directory(s, opts.Shard)
+	if err := o.figures.apart(sweepInputs(s, f.Arg(0)), inDir("--out", dir, sweep.ResultNames()...)...); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if sweep.Begun(dir) && !o.resume {
 		return f.fail(statusUsage, fmt.Errorf("%s holds results already: --resume goes on with them, --out DIR takes another directory", dir))
 	}
@@ -109,6 +118,15 @@ func sweepCommand(args []string, stdout, stderr io.Writer) int {
 	return o.figures.finish(f, s, results, dir)
 }
 
+// checkSeeds reports a number of seeds that is none; the sweep's own are had by
+// leaving the flag out.
+func (o *sweepFlags) checkSeeds(f *flagSet) error {
+	if f.Changed("seeds") && o.seeds < 1 {
+		return fmt.Errorf("--seeds %d: allowed is 1 or more; without the flag it is the sweep's own", o.seeds)
+	}
+	return nil
+}
+
 // sweep is the sweep that the flags ask for.
 func (o *sweepFlags) sweep(name string) (*sweep.Sweep, sweep.Options, error) {
 	opts := sweep.Options{Shard: sweep.Whole, Workers: o.workers, Version: buildVersion()}
@@ -127,9 +145,6 @@ func (o *sweepFlags) sweep(name string) (*sweep.Sweep, sweep.Options, error) {
 		}
 		src.FirstSeed = &first
 	}
-	if o.seeds < 0 {
-		return nil, opts, fmt.Errorf("--seeds %d: allowed is 1 or more, or 0 for the sweep's own", o.seeds)
-	}
 	shard, err := o.whichShard(os.Getenv)
 	if err != nil {
 		return nil, opts, err
@@ -137,6 +152,21 @@ func (o *sweepFlags) sweep(name string) (*sweep.Sweep, sweep.Options, error) {
 	opts.Shard = shard
 	s, err := src.Resolve()
 	return s, opts, err
+}
+
+// sweepInputs are the files that the sweep of that name is made of.
+func sweepInputs(s *sweep.Sweep, name string) []string {
+	inputs := inputFiles(name, s.Source.BaseFile)
+	seen := map[string]bool{}
+	for i := range s.Cells {
+		for _, file := range filesOf(s.Cells[i].Scenario) {
+			if !seen[file] {
+				seen[file] = true
+				inputs = append(inputs, file)
+			}
+		}
+	}
+	return inputs
 }
 
 // whichShard is the shard of the flag, or else of the environment: an Indexed
@@ -230,6 +260,9 @@ func mergeCommand(args []string, stdout, stderr io.Writer) int {
 	if status, ok := f.parse(args); !ok {
 		return status
 	}
+	if err := f.belongs("cell", "report", "figures"); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if f.NArg() == 0 || out == "" {
 		return f.fail(statusUsage, errors.New("merge takes the directories of the shards and --out DIR (see sim sweep merge --help)"))
 	}
@@ -241,6 +274,13 @@ func mergeCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, err)
 	}
 	if err := figures.check(s); err != nil {
+		return f.fail(statusUsage, err)
+	}
+	var shards []string
+	for _, dir := range f.Args() {
+		shards = append(shards, sweep.ResultFiles(dir)...)
+	}
+	if err := figures.apart(shards, inDir("--out", out, sweep.ResultNames()...)...); err != nil {
 		return f.fail(statusUsage, err)
 	}
 	if err := makeOut(out); err != nil {
@@ -266,6 +306,9 @@ func reportCommand(args []string, stdout, stderr io.Writer) int {
 	if status, ok := f.parse(args); !ok {
 		return status
 	}
+	if err := f.belongs("cell", "report", "figures"); err != nil {
+		return f.fail(statusUsage, err)
+	}
 	if f.NArg() != 1 {
 		return f.fail(statusUsage, errors.New("report takes one DIR of complete results (see sim sweep report --help)"))
 	}
@@ -277,6 +320,9 @@ func reportCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, fmt.Errorf("%s is shard %s alone; sim sweep merge joins the shards", f.Arg(0), m.Shard))
 	}
 	if err := figures.check(s); err != nil {
+		return f.fail(statusUsage, err)
+	}
+	if err := figures.apart(sweep.ResultFiles(f.Arg(0))); err != nil {
 		return f.fail(statusUsage, err)
 	}
 	return figures.finish(f, s, results, f.Arg(0))
@@ -306,10 +352,25 @@ func (o *figureFlags) check(s *sweep.Sweep) error {
 			return fmt.Errorf("--report: %w", err)
 		}
 	}
-	if info, err := os.Stat(o.figures); err == nil && !info.IsDir() {
-		return fmt.Errorf("--figures: %s is a file: name a directory", o.figures)
+	if o.figures != "" {
+		if err := checkDir(o.figures); err != nil {
+			return fmt.Errorf("--figures: %w", err)
+		}
 	}
 	return nil
+}
+
+// apart reports what of the results, the report and the figures would replace an
+// input, or another of them.
+func (o *figureFlags) apart(inputs []string, results ...output) error {
+	outputs := results
+	if o.figures != "" {
+		outputs = append(outputs, figuresIn("--figures", o.figures)...)
+	}
+	if o.report != "" {
+		outputs = append(outputs, output{"--report", o.report})
+	}
+	return apart(inputs, outputs...)
 }
 
 // finish prints the choices and draws what is asked for.

@@ -208,7 +208,7 @@ func (f *traceFlags) check() error {
 		bad("--to %v: allowed is later than --from %v", f.to, f.from)
 	}
 	if out := f.Arg(1); out != "" && out != "-" {
-		problems = append(problems, checkFile(out))
+		problems = append(problems, checkFile(out), apart([]string{f.input()}, output{"OUT", out}))
 	}
 	problems = append(problems, f.checkOwn())
 	return errors.Join(problems...)
@@ -246,8 +246,11 @@ func (f *traceFlags) checkOwn() error {
 	case f.replayed:
 		f.selection.Sessions = trace.Replayed
 	}
-	if f.think.Time > 0 && !f.closedLoop {
+	if f.Changed("think") && !f.closedLoop {
 		bad("--think is for --closed-loop only")
+	}
+	if f.Lookup("split") != nil {
+		problems = append(problems, f.belongs("seed", "split"))
 	}
 	for _, s := range f.split {
 		name, weight, _ := strings.Cut(s, "=")
@@ -270,6 +273,14 @@ func (f *traceFlags) checkOwn() error {
 	return errors.Join(problems...)
 }
 
+// input is the name of the file that IN is.
+func (f *traceFlags) input() string {
+	if f.Arg(0) == "-" {
+		return os.Stdin.Name()
+	}
+	return f.Arg(0)
+}
+
 func trimmed(names []string) []string {
 	for i := range names {
 		names[i] = strings.TrimSuffix(names[i], "*")
@@ -289,11 +300,14 @@ func writableFormats() []string {
 
 // A traceSource is IN, opened, with the rows that the flags select.
 type traceSource struct {
-	reader *trace.Reader
-	rows   trace.Rows
-	failed bool // the rows could not be read to the end
-	close  func()
+	reader   *trace.Reader
+	rows     trace.Rows
+	selected int  // rows given so far
+	failed   bool // the rows could not be read to the end
+	close    func()
 }
+
+const noneSelected = "none of its rows is selected"
 
 var errStopped = errors.New("stopped: nothing is written")
 
@@ -328,12 +342,28 @@ func (f *traceFlags) open() (*traceSource, error) {
 			if err == nil && ctx.Err() != nil {
 				err = errStopped
 			}
+			if err == nil {
+				s.selected++
+			}
 			if !yield(row, err) {
 				return
 			}
 		}
+		if s.selected == 0 && f.reading.Strict {
+			yield(trace.Row{}, trace.Problem{File: name, Text: noneSelected})
+		}
 	}
 	return s, nil
+}
+
+// report says on w how the source was read, once the rows are.
+func (s *traceSource) report(w io.Writer) *trace.Report {
+	report := s.reader.Report()
+	fmt.Fprintln(w, report)
+	if s.selected == 0 && report.Rows > 0 {
+		fmt.Fprintln(w, "warning:", noneSelected)
+	}
+	return report
 }
 
 // status is the exit status after err: the input's fault, or another's.
@@ -370,7 +400,7 @@ func (f *traceFlags) write() int {
 	if err != nil {
 		return f.fail(in.status(err), trace.Located(in.reader.Report().Name, err))
 	}
-	fmt.Fprintln(f.stderr, in.reader.Report())
+	in.report(f.stderr)
 	fmt.Fprintf(f.stderr, "%s: %s, %d rows written\n", target, format, written)
 	if s := lost.String(); s != "" {
 		fmt.Fprintln(f.stderr, s)
@@ -430,8 +460,7 @@ func (f *traceFlags) info() int {
 		}
 		info.Add(&row)
 	}
-	report := in.reader.Report()
-	fmt.Fprintln(f.stderr, report)
+	report := in.report(f.stderr)
 	if f.format == "text" {
 		fmt.Fprint(f.stdout, info.Summary())
 		return statusOK

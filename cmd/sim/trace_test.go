@@ -62,6 +62,22 @@ func TestTraceConvert(t *testing.T) {
 	require.Contains(t, stderr, "azure cannot hold all of it: shared prefixes (")
 }
 
+// That nothing is selected is said, and with --strict an error that leaves no file.
+func TestTraceSelectsNothing(t *testing.T) {
+	in, out := write(t, "in.jsonl", someTrace), filepath.Join(t.TempDir(), "out.jsonl")
+	for _, args := range [][]string{
+		{"convert", in, "--tenant", "nobody"}, {"head", in, "--phase", "none"}, {"sample", in, "--from", "1h"}, {"scale", in, "--from", "1h"}, {"info", in, "--tenant", "nobody"},
+	} {
+		status, _, stderr := sh(append([]string{"trace"}, args...)...)
+		require.Equal(t, statusOK, status)
+		require.Contains(t, stderr, "\nwarning: none of its rows is selected\n", args)
+	}
+	status, _, stderr := sh("trace", "convert", in, out, "--tenant", "nobody", "--strict")
+	require.Equal(t, statusUsage, status)
+	require.Contains(t, stderr, "in.jsonl: none of its rows is selected")
+	require.NoFileExists(t, out)
+}
+
 func TestTraceHeadScaleSample(t *testing.T) {
 	in := write(t, "in.jsonl", someTrace)
 	_, stdout, _ := sh("trace", "head", in, "-n", "1")

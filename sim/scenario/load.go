@@ -100,20 +100,20 @@ func scenarioName(file string) string {
 }
 
 // Open finds a scenario or study: a file, or an embedded one when the name has
-// neither a slash nor the ending .toml. file is its name for messages.
+// neither a slash nor a dot. file is its name for messages.
 func Open(nameOrPath string) (file string, data []byte, err error) {
-	if strings.ContainsAny(nameOrPath, `/\`) || strings.HasSuffix(nameOrPath, ".toml") {
-		data, err = os.ReadFile(nameOrPath)
-		if err != nil {
-			return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, cause(err), strings.Join(embedded(), ", "))
+	if !strings.ContainsAny(nameOrPath, `/\.`) {
+		if data, err := scenarios.Files.ReadFile(nameOrPath + ".toml"); err == nil {
+			return "scenarios/" + nameOrPath + ".toml", data, nil
 		}
-		return nameOrPath, data, nil
+		if info, err := os.Stat(nameOrPath); err != nil || !info.IsDir() {
+			return "", nil, fmt.Errorf("%s: no scenario has this name%s", nameOrPath, spelling.Suggest(nameOrPath, embedded()))
+		}
 	}
-	data, err = scenarios.Files.ReadFile(nameOrPath + ".toml")
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: no scenario has this name%s", nameOrPath, spelling.Suggest(nameOrPath, embedded()))
+	if data, err = os.ReadFile(nameOrPath); err != nil {
+		return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, cause(err), strings.Join(embedded(), ", "))
 	}
-	return "scenarios/" + nameOrPath + ".toml", data, nil
+	return nameOrPath, data, nil
 }
 
 // cause is what went wrong, without the operation and the path.

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -290,6 +291,14 @@ func TestOpenProblems(t *testing.T) {
 	_, err = Load("absent/hot9.toml")
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.Contains(t, err.Error(), "absent/hot9.toml: ")
+	_, err = Load("hot9.jsonl")
+	require.ErrorContains(t, err, "hot9.jsonl: no such file or directory; allowed: a file, or one of apa-scale, ")
+	t.Chdir(t.TempDir())
+	require.NoError(t, errors.Join(os.Mkdir("runs", 0o777), os.Mkdir("hot90", 0o777)))
+	_, err = Load("runs")
+	require.ErrorContains(t, err, "runs: is a directory; allowed: a file, or one of ")
+	_, err = Load("hot90")
+	require.NoError(t, err, "the embedded one")
 	_, err = Load("routing-study")
 	require.ErrorContains(t, err, "scenarios/routing-study.toml:")
 	require.ErrorContains(t, err, "this is a study")

@@ -202,7 +202,7 @@ func TestStudyProblems(t *testing.T) {
 func TestStudyNamesAProblemOfItsBaseOnce(t *testing.T) {
 	_, err := small(t, smallStudy, smallBase+"burst = 2\n", "seeds=1")
 	require.EqualError(t, err, `--set seeds: unknown key "seeds"; did you mean "seed"?
-base.toml:5: unknown key "burst" in workload.arrivals; allowed: burstiness, process, rate_per_second, stages`)
+base.toml:5: unknown key "burst" in workload.arrivals; did you mean "burstiness"?`)
 }
 
 func TestStudyRefusesAMeasuredFigureOfTheWrongKind(t *testing.T) {

@@ -65,7 +65,7 @@ func TestTraceProblems(t *testing.T) {
 		{`untimed_rate_per_second = 1e-300`, `3: workload.trace.untimed_rate_per_second must be from 1e-06 to 1e+06, not 1e-300`},
 		{`untimed_rate_per_second = -1.0`, `3: workload.trace.untimed_rate_per_second must be from 1e-06 to 1e+06, not -1`},
 		{"from = \"5s\"\nto = \"5s\"", `4: workload.trace.to must be later than from, 5s; leave it out for the trace's end`},
-		{`sessions = "closed"`, `3: workload.trace.sessions "closed" is unknown; allowed: closed_loop, recorded, replayed`},
+		{`sessions = "closed"`, `3: workload.trace.sessions "closed" is unknown; did you mean "closed_loop"?`},
 		{`think_time = "1s"`, `3: workload.trace.think_time is for sessions = "closed_loop" only`},
 		{"[workload.prompt]\nfamilies = 2", `4: workload.prompt.families is for generated prompts; those of a trace are in it`},
 		{"[[workload.tenants]]\nname = \"a\"\noutput_tokens = 4", `3: workload.tenants.0 has lengths; those of a trace are in it, only the quota counts`},

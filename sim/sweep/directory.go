@@ -29,6 +29,23 @@ const (
 	SummaryCSVFile = "summary.csv" // a row a cell and metric: mean, interval, difference
 )
 
+// ResultNames are the names of all files that a result directory may hold.
+func ResultNames() []string {
+	return []string{LogFile, ManifestFile, RunsFile, RunsCSVFile, CellsFile, SummaryFile, SummaryCSVFile}
+}
+
+// ResultFiles are the files that dir holds when it has results, or the directories
+// of shards, as Open and Merge read them.
+func ResultFiles(dir string) []string {
+	var files []string
+	for _, dir := range append([]string{dir}, begunBelow(dir)...) {
+		for _, name := range ResultNames() {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	return files
+}
+
 // A Manifest says what a result directory holds and all that is needed to make
 // it again. It is written last: a directory with one is complete.
 type Manifest struct {

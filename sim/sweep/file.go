@@ -108,21 +108,22 @@ func Find(nameOrPath string) (*Source, error) {
 }
 
 // open finds a sweep: a file, or an embedded one when the name has neither a
-// slash nor the ending .toml.
+// slash nor a dot.
 func open(nameOrPath string) (name string, text []byte, err error) {
-	if strings.ContainsAny(nameOrPath, `/\`) || strings.HasSuffix(nameOrPath, ".toml") {
-		text, err = os.ReadFile(nameOrPath)
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, at.Err, strings.Join(Names(), ", "))
+	if !strings.ContainsAny(nameOrPath, `/\.`) {
+		if text, err := sweeps.Files.ReadFile(nameOrPath + ".toml"); err == nil {
+			return "sweeps/" + nameOrPath + ".toml", text, nil
 		}
-		return nameOrPath, text, err
+		if info, err := os.Stat(nameOrPath); err != nil || !info.IsDir() {
+			return "", nil, fmt.Errorf("%s: no sweep has this name%s", nameOrPath, spelling.Suggest(nameOrPath, Names()))
+		}
 	}
-	text, err = sweeps.Files.ReadFile(nameOrPath + ".toml")
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: no sweep has this name%s", nameOrPath, spelling.Suggest(nameOrPath, Names()))
+	text, err = os.ReadFile(nameOrPath)
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, at.Err, strings.Join(Names(), ", "))
 	}
-	return "sweeps/" + nameOrPath + ".toml", text, nil
+	return nameOrPath, text, err
 }
 
 // Names are the embedded sweeps, sorted.
@@ -355,12 +356,16 @@ func (r *resolver) restrict(s *Sweep) {
 	for _, expr := range r.src.AxisTexts {
 		name, list, ok := strings.Cut(expr, "=")
 		i := slices.IndexFunc(s.Axes, func(a Axis) bool { return a.Name == name })
-		if !ok || i < 0 {
+		switch {
+		case i < 0:
 			var names []string
 			for _, a := range s.Axes {
 				names = append(names, a.Name)
 			}
 			r.usage("--axis "+expr, "allowed: NAME=VALUE,VALUE… with one of the axes%s", spelling.Suggest(name, names))
+			continue
+		case !ok:
+			r.usage("--axis "+expr, "there must be values: %s=VALUE,VALUE…; allowed: %s", name, someTexts(s.Axes[i].Values))
 			continue
 		}
 		keep, err := s.Axes[i].restrict(strings.Split(list, ","))

@@ -124,7 +124,7 @@ func TestCommandLine(t *testing.T) {
 	for axis, want := range map[string]string{
 		"replicas=9":   `axis "replicas" has no value "9"; allowed: 1, 2, 3, 4, 5, 6`,
 		"replcas=2":    `did you mean "replicas"?`,
-		"replicas":     "NAME=VALUE",
+		"replicas":     `there must be values: replicas=VALUE,VALUE…; allowed: 1, 2, 3, 4, 5, 6`,
 		"replicas=3,4": "must hold the baseline's, 2",
 	} {
 		src.AxisTexts = []string{axis}

@@ -256,7 +256,7 @@ func TestParseGoal(t *testing.T) {
 		require.InDelta(t, want.Bound, g.Bound, 1e-12)
 	}
 	for _, text := range []string{"", "good", "good>99%", "good>=", "good>=x", "good>=NaN", "good>=inf",
-		"good>=200%", "good>=-1%", "success<=100.1%", "good_share>=99", "cache_hit_ratio>=2", "tenant_A_good_share>=101%"} {
+		"good>=200%", "good>=-1%", "success<=100.1%", "good_share>=99", "cache_hit_ratio>=2", "tenant_A_good_share>=101%", "ttft_p95<=99%", "tenant_A_success>=99%"} {
 		_, err := ParseGoal(text)
 		require.ErrorContains(t, err, "allowed", text)
 	}
@@ -349,8 +349,14 @@ func TestSearchCheck(t *testing.T) {
 		"range of rep":         func(q *Search) { q.Low, q.High = 5, 4 },
 		"range of rates":       func(q *Search) { q.Find, q.Low, q.High = Rate, 5, 4 },
 		"tolerance":            func(q *Search) { q.Find, q.Tolerance = Rate, 2 },
-		"unknown policy":       func(q *Search) { q.Policy = "rr" },
-		"workload.requets":     func(q *Search) { q.Sets = []string{"workload.requets=1"} },
+		"good>=99 is a number of requests, and the load has 24; allowed: at most that, or a percentage of them, such as good>=99%": func(q *Search) { q.Goals[0] = Goal{"good", true, 99} },
+		"success>=25 is a number of requests, and the load has 24":                                                                 func(q *Search) { q.Find, q.Goals[0] = Rate, Goal{"success", true, 25} },
+		"good>=31 is a number of requests, and the load has 30": func(q *Search) {
+			q.Goals[0] = Goal{"good", true, 31}
+			q.Sets = []string{"workload.requests=0", "workload.arrivals={process=\"constant\", stages=[{duration=\"10s\", rate_per_second=3}]}"}
+		},
+		"unknown policy":   func(q *Search) { q.Policy = "rr" },
+		"workload.requets": func(q *Search) { q.Sets = []string{"workload.requets=1"} },
 		"no rate": func(q *Search) {
 			q.Find = Rate
 			q.BaseText = strings.Replace(strings.Replace(smallBase, "process = \"poisson\"\nrate_per_second = 3.0", "concurrency = 2", 1), "arrivals", "closed_loop", 1)
@@ -359,6 +365,11 @@ func TestSearchCheck(t *testing.T) {
 		q := Search{BaseFile: "base.toml", BaseText: smallBase, Policy: "random", Find: Replicas, Confidence: 0.95, First: 2, Step: 2, Seeds: 4, Goals: []Goal{{"good_share", true, 0.5}}}
 		change(&q)
 		require.ErrorContains(t, q.Check(), want)
+	}
+	for _, find := range []Quantity{Replicas, Rate} {
+		q := Search{BaseFile: "base.toml", BaseText: smallBase, Policy: "random", Find: find, Confidence: 0.95, First: 2, Step: 2, Seeds: 4,
+			Goals: []Goal{{"good", true, 24}, {"failed", false, 99}, {"good", false, 99}}}
+		require.NoError(t, q.Check(), find)
 	}
 }
 

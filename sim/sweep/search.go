@@ -88,6 +88,9 @@ func ParseGoal(text string) (Goal, error) {
 	if math.IsNaN(g.Bound) || math.IsInf(g.Bound, 0) {
 		return bad("the bound must be finite")
 	}
+	if isPercent && !isShare(g.Metric) {
+		return bad(g.Metric + " has no percentage: good, success and shares have")
+	}
 	if isShare(g.Metric) && (g.Bound < 0 || g.Bound > 1) {
 		return bad("a share must be from 0 to 1, which is 0% to 100%")
 	}
@@ -197,12 +200,60 @@ func (p *prober) prepare() error {
 		return fmt.Errorf("there must be 2 first seeds or more, and as many in all at least; not %d and %d", p.First, p.Seeds)
 	case p.Step < 1:
 		return fmt.Errorf("there must be 1 further seed or more at a step, not %d", p.Step)
-	case p.Find == Replicas:
+	}
+	if err := p.reachable(); err != nil {
+		return err
+	}
+	switch p.Find {
+	case Replicas:
 		return p.replicaGrid()
-	case p.Find == Rate:
+	case Rate:
 		return p.rateGrid()
 	}
 	return fmt.Errorf("what to find is %q; allowed: %s, %s", p.Find, Replicas, Rate)
+}
+
+// reachable reports a number of requests that no run can reach because it has fewer:
+// a percentage, probably, whose sign was forgotten.
+func (p *prober) reachable() error {
+	for _, g := range p.Goals {
+		if !g.Least || g.Metric != "good" && g.Metric != "success" {
+			continue
+		}
+		most, known, err := p.mostArrivals()
+		if err != nil {
+			return err
+		}
+		if known && g.Bound > float64(most) {
+			return fmt.Errorf("%s>=%g is a number of requests, and the load has %d; allowed: at most that, or a percentage of them, such as %s>=99%%",
+				g.Metric, g.Bound, most, g.Metric)
+		}
+	}
+	return nil
+}
+
+// mostArrivals is the most that a run may have, as far as that is known beforehand:
+// the load's limit, or those of the first seeds in stages that stay as they are.
+func (p *prober) mostArrivals() (most int, known bool, err error) {
+	w := p.base.Workload
+	if w.Requests > 0 {
+		return w.Requests, true, nil
+	}
+	if w.Arrivals == nil || p.Find == Rate {
+		return 0, false, nil
+	}
+	for k := range p.First {
+		arrivals, err := sim.Arrivals(w, p.base.Seed+uint64(k))
+		if err != nil {
+			return 0, false, err
+		}
+		n := 0
+		for _, ok := arrivals.Next(); ok; _, ok = arrivals.Next() {
+			n++
+		}
+		most = max(most, n)
+	}
+	return most, true, nil
 }
 
 func (p *prober) replicaGrid() error {
