@@ -41,9 +41,10 @@ type Setup struct {
 }
 
 // Limits are the engine's settings under the scenario: the profile's, with the
-// scenario's overrides.
-func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) {
-	l := p.Limits
+// scenario's overrides. The error is what is wrong with them, or that all replicas
+// together would have too many blocks.
+func Limits(p *model.Profile, sc *scenario.Scenario) (model.Limits, error) {
+	l, o := p.Limits, &sc.Engine
 	set(&l.MaxNumSeqs, o.MaxNumSeqs)
 	set(&l.MaxBatchedTokens, o.MaxNumBatchedTokens)
 	set(&l.MaxModelLen, o.MaxModelLen)
@@ -55,7 +56,7 @@ func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) 
 	if err := l.Validate(); err != nil {
 		return l, fmt.Errorf("engine: %w", err)
 	}
-	return l, nil
+	return l, sc.CheckBlocks(l.Blocks)
 }
 
 func set[T any](dst *T, v *T) {

@@ -82,8 +82,12 @@ func (c *checker) disaggregation(sc *Scenario) {
 	if pd == nil {
 		return
 	}
-	c.count(p.Key("prefill"), pd.Prefill, 1, max(1, sc.Cluster.Replicas-1))
-	c.count(p.Key("role_sets"), pd.RoleSets, 0, max(1, min(pd.Prefill, sc.Cluster.Replicas-pd.Prefill)))
+	if c.sound("cluster.replicas") {
+		c.count(p.Key("prefill"), pd.Prefill, 1, max(1, sc.Cluster.Replicas-1))
+	}
+	if c.sound("cluster.replicas", p.Key("prefill")) {
+		c.count(p.Key("role_sets"), pd.RoleSets, 0, max(1, min(pd.Prefill, sc.Cluster.Replicas-pd.Prefill)))
+	}
 	if sc.Autoscale.Strategy != "" {
 		c.bad(p, "%s and [autoscale] do not go together: it is not known which role a new replica would have", p)
 	}
