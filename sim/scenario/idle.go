@@ -25,7 +25,7 @@ func (c *checker) idle(sc *Scenario) {
 			[]strict.Path{"workload.retry.max_attempts"}, "workload.retry.max_attempts"},
 		{"workload.cancel", []string{"after"},
 			[]strict.Path{"workload.cancel.fraction"}, "workload.cancel.fraction"},
-		{"start", []string{"owners"},
+		{"start", []string{"owners.0"},
 			[]strict.Path{"start.engine_cache", "start.router_index"}, "start.engine_cache or start.router_index"},
 		{"admission", []string{"proxies", "queue_length", "reject_latency"},
 			limits, "admission.quota, a tenant's quota or admission.rate_per_second"},
@@ -42,7 +42,7 @@ func (c *checker) idle(sc *Scenario) {
 			continue
 		}
 		for _, key := range s.keys {
-			if p := s.table.Key(key); c.doc.Has(p) && c.sound(p) {
+			if p := s.table + "." + strict.Path(key); c.doc.Has(p) && c.sound(p) {
 				c.bad(p, "%s does nothing without %s; allowed: with it, or not at all", p, s.names)
 			}
 		}

@@ -162,8 +162,8 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"start.engine_cache = \"all\"", `1: start.engine_cache must be "cold" where workload.prompt.families is 0`},
 		{"start.router_index = \"all\"", `1: start.router_index "all" is unknown; allowed: cold, owners`},
 		{"start.owners = [[\"pod-0\"]]", `1: start.owners lists 1 families; allowed: at most workload.prompt.families = 0`},
-		{"workload.prompt.families = 2\nstart.owners = [\n[\"pod-0\"],\n[\"pod-1\"]]", `4: start.owners.1.0: no replica is called "pod-1"; did you mean "pod-0"?`},
-		{"workload.prompt.families = 2\nstart.owners = [[\"pod-0\",\n\"pod-0\"]]", `3: start.owners.0.1 names "pod-0" twice`},
+		{"workload.prompt.families = 2\nstart.engine_cache = \"owners\"\nstart.owners = [\n[\"pod-0\"],\n[\"pod-1\"]]", `5: start.owners.1.0: no replica is called "pod-1"; did you mean "pod-0"?`},
+		{"workload.prompt.families = 2\nstart.engine_cache = \"owners\"\nstart.owners = [[\"pod-0\",\n\"pod-0\"]]", `4: start.owners.0.1 names "pod-0" twice`},
 		{"cluster = { names = [\"\"], replicas = 2 }\nstart.spare = { other = 1 }", "1: a replica's name must not be empty"},
 		{"start.spare = { other = 1 }", `1: start.spare.other: no replica is called "other"; allowed: pod-0`},
 		{"start.spare = { pod-0 = -1 }", `1: start.spare.pod-0 must be a whole number from 0 to 100000, not -1`},
@@ -281,7 +281,7 @@ func TestSettingsThatDoNothing(t *testing.T) {
 		"workload.retry.jitter=0.5":       "workload.retry.max_attempts",
 		"workload.retry.budget=0.1":       "workload.retry.max_attempts",
 		"workload.cancel.after=1s":        "workload.cancel.fraction",
-		`start.owners=[]`:                 "start.engine_cache or start.router_index",
+		`start.owners.0=[]`:               "start.engine_cache or start.router_index",
 		"admission.proxies=2":             admission,
 		"admission.queue_length=4":        admission,
 		"admission.reject_latency=2ms":    admission,
@@ -300,7 +300,7 @@ func TestSettingsThatDoNothing(t *testing.T) {
 		"rollout.max_unavailable=5":       "rollout.at",
 	} {
 		key, _, _ := strings.Cut(set, "=")
-		_, err := ParseWith("s.toml", []byte(minimal), []string{set})
+		_, err := ParseWith("s.toml", []byte(minimal), []string{"workload.prompt.families=1", set})
 		require.EqualError(t, err, "--set "+key+": "+key+" does nothing without "+needs+"; allowed: with it, or not at all")
 	}
 }
@@ -358,6 +358,8 @@ max_surge = "2"
 	}
 	_, err := ParseWith("s.toml", []byte(full), off)
 	require.NoError(t, err)
+	_, err = ParseWith("s.toml", []byte(minimal), []string{"start.owners=[]"})
+	require.NoError(t, err, "no owners are what there is without the setting")
 	_, err = ParseWith("s.toml", []byte(minimal), []string{"workload.retry.back_off=1s", "workload.retry.max_attempts=1"})
 	require.NoError(t, err)
 }

@@ -41,13 +41,18 @@ func (c *checker) router(r *Router) {
 		c.oneOf(strict.Path("router.extra_metrics").Index(i), name, extraMetrics[:])
 	}
 	c.gpuProfiles(r.GPUProfiles)
-	fixes := autoscale.Fixes()
-	for _, f := range router.UpstreamFixes() {
-		fixes = append(fixes, f.Name)
-	}
 	for i, name := range r.UpstreamFixed {
-		c.oneOf(strict.Path("router.upstream_fixed").Index(i), name, fixes)
+		c.oneOf(strict.Path("router.upstream_fixed").Index(i), name, fixes())
 	}
+}
+
+// fixes are the names of upstream_fixed: the autoscaler's and the router's.
+func fixes() []string {
+	names := autoscale.Fixes()
+	for _, f := range router.UpstreamFixes() {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // environment reports what is wrong with the gateway's settings, each at the
