@@ -191,8 +191,8 @@ func (l *locator) tooDeep(s spot, n *unstable.Node) bool {
 		return false
 	}
 	at, ok := l.firstPlace(n)
-	if !ok {
-		at = l.places[s.path]
+	for p := s.path; !ok; p = p.parent() { // the key that begins the expression has a place
+		at, ok = l.places[p]
 	}
 	l.deep = Problems{{Place: at, Path: s.path, Msg: errTooDeep.Error()}}
 	return true
