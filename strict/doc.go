@@ -164,7 +164,9 @@ func locate(file string, data []byte) (map[Path]Place, error) {
 		case unstable.Table:
 			table = l.header(e)
 		case unstable.ArrayTable:
-			table = l.header(e)
+			if table = l.header(e); l.deep != nil || l.tooDeep(table, e) {
+				continue
+			}
 			l.tables[table.path]++
 			element := table.index(l.tables[table.path] - 1)
 			l.places[element.path] = l.places[table.path]

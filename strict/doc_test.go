@@ -117,6 +117,7 @@ func TestKeysThatAreTooDeep(t *testing.T) {
 		{"\n" + deep(33) + " = 1\n", 2},
 		{"\n" + deep(200_000) + " = 1\n", 2},
 		{"\n[" + deep(33) + "]\n", 2},
+		{"\n[[" + deep(32) + "]]\n", 2},
 		{"[[" + deep(31) + "]]\nx.y = 1\n", 2},
 		{"x = " + strings.Repeat("[\n", 32) + "1" + strings.Repeat("]", 32) + "\n", 33},
 		{"\nx = " + strings.Repeat("[", 33) + strings.Repeat("]", 33) + "\n", 2},
