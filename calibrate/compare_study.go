@@ -107,7 +107,7 @@ func compareStudy(ctx context.Context, study *scenario.Study, profile func(*scen
 		if err != nil {
 			return nil, err
 		}
-		limits, err := sim.Limits(p, ph.Scenario.Engine)
+		limits, err := sim.Limits(p, ph.Scenario)
 		if err != nil {
 			return nil, err
 		}

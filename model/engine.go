@@ -689,9 +689,10 @@ func (e *engine) release(s *Seq) {
 	}
 }
 
-// maxBlocks keeps a misplaced digit from taking all memory: a pool takes 40 bytes a
-// block, and the largest real ones have some 100,000.
-const maxBlocks = 1 << 24
+// MaxBlocks is the most blocks of one replica. It keeps a misplaced digit from
+// taking all memory: a pool takes 40 bytes a block, and the largest real ones have
+// some 100,000.
+const MaxBlocks = 1 << 24
 
 // aligns reports whether prefill chunks end on blocks, where the states that are
 // cached lie.
@@ -722,7 +723,7 @@ func (l Limits) faults() []Fault {
 		{"max_num_batched_tokens", l.MaxBatchedTokens, 1, 1 << 30},
 		{"long_prefill_token_threshold", l.LongPrefillTokens, 0, 1 << 30},
 		{"block_tokens", l.BlockTokens, 1, 1 << 30},
-		{"blocks", l.Blocks, 2, maxBlocks},
+		{"blocks", l.Blocks, 2, MaxBlocks},
 		{"state_groups", l.StateGroups, 0, 1 << 30},
 	} {
 		if c.value < c.least || c.value > c.most {

@@ -83,7 +83,7 @@ func TestTokenBucket(t *testing.T) {
 // 60 ms later, at 101 ms, it is refused once more; after twice that, at 222 ms, it
 // passes. Its times count from its first sending.
 func TestRetries(t *testing.T) {
-	sets := append(every("40ms", 2), "admission.quota=1", `workload.retry.back_off="60ms"`)
+	sets := append(every("40ms", 2), "admission.quota=1", `workload.retry.back_off="60ms"`, "workload.retry.max_attempts=1")
 	phase, requests := simulate(t, small(t, sets...), even(t), "least-request", 1)
 	require.Equal(t, []string{"ok", "rejected over_quota 429"}, outcomes(requests))
 	require.Equal(t, attemptTally{Attempts: 2, OverQuota: 1}, member[attemptTally](t, phase, "admission"))

@@ -109,10 +109,12 @@ func faults(t *rapid.T, replicas int) string {
 	var list []string
 	for range rapid.IntRange(0, 4).Draw(t, "faults") {
 		kind := rapid.SampledFrom([]string{"delete", "crash", "node_loss", "slow"}).Draw(t, "kind")
-		f := fmt.Sprintf(`kind=%q, replica="pod-%d", at="%dms", replace=%t`, kind, rapid.IntRange(0, replicas-1).Draw(t, "victim"),
-			rapid.SampledFrom([]int{0, 1, 250, 1000, 2500}).Draw(t, "at"), rapid.Bool().Draw(t, "replace"))
+		f := fmt.Sprintf(`kind=%q, replica="pod-%d", at="%dms"`, kind, rapid.IntRange(0, replicas-1).Draw(t, "victim"),
+			rapid.SampledFrom([]int{0, 1, 250, 1000, 2500}).Draw(t, "at"))
 		if kind == "slow" {
 			f += ", factor=" + rapid.SampledFrom([]string{"0.5", "3.0"}).Draw(t, "factor")
+		} else {
+			f += fmt.Sprintf(", replace=%t", rapid.Bool().Draw(t, "replace"))
 		}
 		if d := rapid.SampledFrom([]int{0, 600}).Draw(t, "duration"); d > 0 && (kind == "slow" || kind == "crash") {
 			f += fmt.Sprintf(`, duration="%dms"`, d)

@@ -70,7 +70,7 @@ func (r *run) boot(rep *replica) {
 	if rep.Replica != nil {
 		rep.earlier, rep.peak = rep.stats(), rep.peaks()
 	}
-	limits, err := Limits(r.Profile, r.Scenario.Engine)
+	limits, err := Limits(r.Profile, r.Scenario)
 	if err != nil {
 		panic(err) // checked when the run was built
 	}

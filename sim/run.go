@@ -87,7 +87,7 @@ func newRun(s Setup) (*run, error) {
 
 // build makes the cluster.
 func (r *run) build() error {
-	limits, err := Limits(r.Profile, r.Scenario.Engine)
+	limits, err := Limits(r.Profile, r.Scenario)
 	if err != nil {
 		return err
 	}

@@ -104,10 +104,10 @@ func TestHorizon(t *testing.T) {
 		_, err := Run(Setup{Scenario: load(t, sets...), Profile: p, Policy: "random", Seed: 1})
 		require.ErrorIs(t, err, errHorizon, "%v", sets)
 	}
-	_, err := Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000").Engine)
+	_, err := Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000"))
 	require.NoError(t, err)
 	p.Cost.PerPrefillTokenContext = 5_000_000 // 5 ns
-	_, err = Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000").Engine)
+	_, err = Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000"))
 	require.ErrorContains(t, err, "could take 5e+05 s")
 }
 

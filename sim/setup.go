@@ -41,10 +41,11 @@ type Setup struct {
 }
 
 // Limits are the engine's settings under the scenario: the profile's, with the
-// scenario's overrides. With the profile's costs no step may take longer than
+// scenario's overrides. The error is what is wrong with them, that all replicas
+// together would have too many blocks, or that a step might take longer than
 // model.MaxStep.
-func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) {
-	l := p.Limits
+func Limits(p *model.Profile, sc *scenario.Scenario) (model.Limits, error) {
+	l, o := p.Limits, &sc.Engine
 	set(&l.MaxNumSeqs, o.MaxNumSeqs)
 	set(&l.MaxBatchedTokens, o.MaxNumBatchedTokens)
 	set(&l.MaxModelLen, o.MaxModelLen)
@@ -60,7 +61,7 @@ func Limits(p *model.Profile, o scenario.EngineOverrides) (model.Limits, error) 
 		return l, fmt.Errorf("engine: a step of max_num_batched_tokens = %d and max_num_seqs = %d with contexts up to max_model_len = %d could take %.3g s by profile %s; allowed: %g s",
 			l.MaxBatchedTokens, l.MaxNumSeqs, l.MaxModelLen, t, p.Name, model.MaxStep.Seconds())
 	}
-	return l, nil
+	return l, sc.CheckBlocks(l.Blocks)
 }
 
 func set[T any](dst *T, v *T) {

@@ -34,7 +34,7 @@ const (
 
 // newSharing is nil where nothing can be shared.
 func newSharing(s Setup) *sharing {
-	limits, err := Limits(s.Profile, s.Scenario.Engine)
+	limits, err := Limits(s.Profile, s.Scenario)
 	if err != nil || !limits.PrefixCaching {
 		return nil
 	}

@@ -14,7 +14,8 @@ import (
 // Decode fills the struct that v points to from the values of d, by the names
 // in its `toml` tags. What d does not hold keeps its value. Keys that v has no
 // field for, values of another type, numbers out of the field's range and NaN
-// or infinite ones are problems; the rest is decoded all the same.
+// or infinite ones are problems; the rest is decoded all the same. Of more than
+// MaxProblems the first so many, in the order of the keys, are returned.
 //
 // Fields may be strings, booleans, integers, floats, structs, and pointers,
 // slices and maps of those; one of type any takes every value. A type that implements encoding.TextUnmarshaler
@@ -31,6 +32,9 @@ type decoder struct {
 }
 
 func (dec *decoder) bad(path Path, format string, args ...any) {
+	if len(dec.problems) == MaxProblems {
+		return
+	}
 	dec.problems = append(dec.problems, dec.doc.Problem(path, format, args...))
 }
 

@@ -2,6 +2,7 @@ package strict
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,4 +61,13 @@ func TestDecodeIntoATypeThatTOMLCannotFillIsAMistakeInTheProgram(t *testing.T) {
 			C chan int `toml:"c"`
 		}{})
 	})
+}
+
+func TestAListThatIsWrongThroughoutIsCutShort(t *testing.T) {
+	var v struct {
+		Ns []int `toml:"ns"`
+	}
+	doc, err := Parse("f.toml", []byte("ns = ["+strings.Repeat("true,", MaxProblems+1)+"]"))
+	require.NoError(t, err)
+	require.Len(t, doc.Decode(&v), MaxProblems)
 }

@@ -4,6 +4,7 @@
 package strict
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sort"
@@ -21,14 +22,22 @@ type Doc struct {
 	places map[Path]Place
 }
 
+// byteOrderMark begins the files of some editors.
+const byteOrderMark = "\ufeff"
+
 // Parse reads data, called file in messages. The error, if any, is Problems:
-// the first thing that is not TOML.
+// the first thing that is not TOML, or a key that is too deep.
 func Parse(file string, data []byte) (*Doc, error) {
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
+	places, err := locate(file, data) // first, since it stops at a key that is too deep
+	if err != nil {
+		return nil, err
+	}
 	root := map[string]any{}
 	if err := toml.Unmarshal(data, &root); err != nil {
 		return nil, syntaxProblem(file, err)
 	}
-	return &Doc{file: file, root: root, places: locate(file, data)}, nil
+	return &Doc{file: file, root: root, places: places}, nil
 }
 
 func syntaxProblem(file string, err error) Problems {
@@ -136,11 +145,12 @@ type locator struct {
 	tables map[Path]int // array tables seen so far, with their lengths
 	places map[Path]Place
 	parser unstable.Parser
+	deep   Problems // the first key that is too deep
 }
 
-// locate is the place of every key and array element of data, which must be
-// valid TOML.
-func locate(file string, data []byte) map[Path]Place {
+// locate is the place of every key and array element of data, as far as it is
+// valid TOML. The error is the first key that is too deep.
+func locate(file string, data []byte) (map[Path]Place, error) {
 	l := locator{file: file, lines: []int{0}, tables: map[Path]int{}, places: map[Path]Place{}}
 	for i, c := range data {
 		if c == '\n' {
@@ -148,52 +158,81 @@ func locate(file string, data []byte) map[Path]Place {
 		}
 	}
 	l.parser.Reset(data)
-	var table Path
-	for l.parser.NextExpression() {
+	var table spot
+	for l.deep == nil && l.parser.NextExpression() {
 		switch e := l.parser.Expression(); e.Kind {
 		case unstable.Table:
 			table = l.header(e)
 		case unstable.ArrayTable:
-			table = l.header(e)
-			l.tables[table]++
-			element := table.Index(l.tables[table] - 1)
-			l.places[element] = l.places[table]
+			if table = l.header(e); l.deep != nil || l.tooDeep(table, e) {
+				continue
+			}
+			l.tables[table.path]++
+			element := table.index(l.tables[table.path] - 1)
+			l.places[element.path] = l.places[table.path]
 			table = element
 		case unstable.KeyValue:
 			l.keyValue(table, e)
 		}
 	}
-	return l.places
+	return l.places, l.deep.Err()
+}
+
+// A spot is a path with the number of its parts.
+type spot struct {
+	path  Path
+	depth int
+}
+
+func (s spot) key(k string) spot { return spot{s.path.Key(k), s.depth + 1} }
+func (s spot) index(i int) spot  { return spot{s.path.Index(i), s.depth + 1} }
+
+// tooDeep reports, as a problem with n, that nothing may lie below s.
+func (l *locator) tooDeep(s spot, n *unstable.Node) bool {
+	if s.depth < maxDepth {
+		return false
+	}
+	at, ok := l.firstPlace(n)
+	for p := s.path; !ok; p = p.parent() { // the key that begins the expression has a place
+		at, ok = l.places[p]
+	}
+	l.deep = Problems{{Place: at, Path: s.path, Msg: errTooDeep.Error()}}
+	return true
 }
 
 // header is the path that a table header opens. Every key of it but the last
 // stands for the newest element when it is an array of tables.
-func (l *locator) header(e *unstable.Node) Path {
-	var p Path
+func (l *locator) header(e *unstable.Node) spot {
+	var s spot
 	for keys := e.Key(); keys.Next(); {
-		if n := l.tables[p]; n > 0 {
-			p = p.Index(n - 1)
+		if n := l.tables[s.path]; n > 0 {
+			s = s.index(n - 1)
 		}
-		p = p.Key(string(keys.Node().Data))
-		if _, seen := l.places[p]; !seen || keys.IsLast() {
-			l.places[p] = l.place(keys.Node())
+		if l.tooDeep(s, keys.Node()) {
+			break
+		}
+		s = s.key(string(keys.Node().Data))
+		if _, seen := l.places[s.path]; !seen || keys.IsLast() {
+			l.places[s.path] = l.place(keys.Node())
 		}
 	}
-	return p
+	return s
 }
 
-func (l *locator) keyValue(table Path, e *unstable.Node) {
-	p := table
+func (l *locator) keyValue(s spot, e *unstable.Node) {
 	for keys := e.Key(); keys.Next(); {
-		p = p.Key(string(keys.Node().Data))
-		if _, seen := l.places[p]; !seen {
-			l.places[p] = l.place(keys.Node())
+		if l.tooDeep(s, keys.Node()) {
+			return
+		}
+		s = s.key(string(keys.Node().Data))
+		if _, seen := l.places[s.path]; !seen {
+			l.places[s.path] = l.place(keys.Node())
 		}
 	}
-	l.value(p, e.Value())
+	l.value(s, e.Value())
 }
 
-func (l *locator) value(p Path, v *unstable.Node) {
+func (l *locator) value(s spot, v *unstable.Node) {
 	switch v.Kind {
 	case unstable.Array:
 		i := 0
@@ -201,16 +240,20 @@ func (l *locator) value(p Path, v *unstable.Node) {
 			if elements.Node().Kind == unstable.Comment {
 				continue
 			}
-			if at, ok := l.firstPlace(elements.Node()); ok {
-				l.places[p.Index(i)] = at
+			if l.tooDeep(s, elements.Node()) {
+				return
 			}
-			l.value(p.Index(i), elements.Node())
+			element := s.index(i)
+			if at, ok := l.firstPlace(elements.Node()); ok {
+				l.places[element.path] = at
+			}
+			l.value(element, elements.Node())
 			i++
 		}
 	case unstable.InlineTable:
 		for pairs := v.Children(); pairs.Next(); {
 			if pairs.Node().Kind == unstable.KeyValue {
-				l.keyValue(p, pairs.Node())
+				l.keyValue(s, pairs.Node())
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,6 +82,57 @@ func TestSyntaxErrorHasItsPlace(t *testing.T) {
 		require.ErrorAs(t, err, &problems, "%q", c.text)
 		require.Len(t, problems, 1)
 		require.Contains(t, err.Error(), c.want, "%q", c.text)
+	}
+}
+
+// A byte order mark is no part of the text, nor of the columns.
+func TestByteOrderMark(t *testing.T) {
+	doc, err := Parse("f.toml", []byte("\ufeffa = 1\nb = 2\n"))
+	require.NoError(t, err)
+	require.Equal(t, Place{File: "f.toml", Line: 1, Col: 1}, doc.At("a"))
+	require.Equal(t, Place{File: "f.toml", Line: 2, Col: 1}, doc.At("b"))
+	_, err = Parse("f.toml", []byte("\ufeff\ufeffa = 1\n"))
+	require.ErrorContains(t, err, "f.toml:1: not valid TOML: ")
+}
+
+// deep is n parts of a path.
+func deep(n int) string { return strings.Repeat("a.", n-1) + "a" }
+
+func TestKeysThatAreTooDeep(t *testing.T) {
+	const want = "the key has over 32 parts; allowed: at most 32"
+	for _, text := range []string{
+		deep(32) + " = 1\n",
+		"[" + deep(32) + "]\n",
+		"[[" + deep(31) + "]]\n",
+		"x = " + strings.Repeat("[", 31) + "1" + strings.Repeat("]", 31) + "\n",
+		"[" + deep(30) + "]\nx = { y = 1 }\n",
+	} {
+		_, err := Parse("f.toml", []byte(text))
+		require.NoError(t, err, "%s", text)
+	}
+	for _, c := range []struct {
+		text string
+		line int
+	}{
+		{"\n" + deep(33) + " = 1\n", 2},
+		{"\n" + deep(200_000) + " = 1\n", 2},
+		{"\n[" + deep(33) + "]\n", 2},
+		{"\n[[" + deep(32) + "]]\n", 2},
+		{"[[" + deep(31) + "]]\nx.y = 1\n", 2},
+		{"x = " + strings.Repeat("[\n", 32) + "1" + strings.Repeat("]", 32) + "\n", 33},
+		{"\nx = " + strings.Repeat("[", 33) + strings.Repeat("]", 33) + "\n", 2},
+		{"[" + deep(30) + "]\nx = { y.z = 1 }\n", 2},
+	} {
+		_, err := Parse("f.toml", []byte(c.text))
+		require.EqualError(t, err, fmt.Sprintf("f.toml:%d: %s", c.line, want))
+	}
+	for _, c := range []struct{ key, value string }{
+		{deep(33), "1"}, {deep(200_000), "1"}, {"x", "{" + deep(32) + " = 1}"}, {"x.y", strings.Repeat("[", 31) + "1" + strings.Repeat("]", 31)},
+	} {
+		doc, err := Parse("f.toml", nil)
+		require.NoError(t, err)
+		require.EqualError(t, doc.Set(c.key+"="+c.value), "--set "+c.key+": "+want)
+		require.Empty(t, doc.root)
 	}
 }
 

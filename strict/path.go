@@ -66,21 +66,30 @@ func joinParts(parts []string) Path {
 	return p
 }
 
-// split takes the path apart into unquoted keys. It fails on an empty key and
-// on a quoted one that does not end.
+// maxDepth is the most parts that a path can have: more than any key needs, and
+// few enough that it does not matter how often a path is taken apart.
+const maxDepth = 32
+
+var errTooDeep = fmt.Errorf("the key has over %d parts; allowed: at most %d", maxDepth, maxDepth)
+
+// split takes the path apart into unquoted keys. It fails on an empty key, on a
+// quoted one that does not end, and on a path that is too deep.
 func (p Path) split() ([]string, error) {
 	var parts []string
 	for rest := string(p); ; {
+		if len(parts) == maxDepth {
+			return nil, errTooDeep
+		}
 		key, after, err := cutKey(rest)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; allowed: path.to.key=value", err)
 		}
 		parts = append(parts, key)
 		if after == "" {
 			return parts, nil
 		}
 		if after[0] != '.' {
-			return nil, fmt.Errorf("unexpected %q after %q", after, key)
+			return nil, fmt.Errorf("unexpected %q after %q; allowed: path.to.key=value", after, key)
 		}
 		rest = after[1:]
 	}

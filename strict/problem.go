@@ -33,6 +33,10 @@ func (p Problem) String() string {
 // is not empty.
 type Problems []Problem
 
+// MaxProblems is how many problems are worth reporting: enough to see what is
+// wrong with a list that is wrong throughout.
+const MaxProblems = 100
+
 // Error is the problems, one a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))

@@ -3,6 +3,7 @@ package strict
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,7 @@ func (d *Doc) Set(expr string) error {
 	}
 	parts, err := path.split()
 	if err != nil {
-		return setProblem(string(path), fmt.Sprintf("%v; allowed: path.to.key=value", err))
+		return setProblem(string(path), err.Error())
 	}
 	path = joinParts(parts)
 	return d.Put(path, readSetting(strings.TrimSpace(value)), Place{File: "--set " + string(path)})
@@ -106,6 +107,9 @@ func (d *Doc) Graft(path Path, other *Doc, from Path) error {
 // string, int64, float64, bool), at path. Problems with it are reported at place.
 func (d *Doc) Put(path Path, v any, place Place) error {
 	parts, err := path.split()
+	if err == nil && tooDeep(v, maxDepth-len(parts)) {
+		err = errTooDeep
+	}
 	if err != nil {
 		return Problems{{Place: place, Path: path, Msg: err.Error()}}
 	}
@@ -121,6 +125,24 @@ func (d *Doc) Put(path Path, v any, place Place) error {
 	}
 	d.places[first] = place
 	return nil
+}
+
+// tooDeep reports whether v has parts more than so many levels below it.
+func tooDeep(v any, levels int) bool {
+	if levels < 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if tooDeep(e, levels-1) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return tooDeep(e, levels-1) })
+	}
+	return false
 }
 
 // firstNew is the topmost path, down to path, that holds nothing yet, or path

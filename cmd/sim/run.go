@@ -205,7 +205,7 @@ func (o *runFlags) scenarioSetups(name string) ([]sim.Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sim.Limits(p, sc.Engine); err != nil {
+	if _, err := sim.Limits(p, sc); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	seed := sc.Seed

@@ -1,7 +1,6 @@
 package profiles
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,9 +37,6 @@ type limits struct {
 	CountStatsAtLookup bool `toml:"count_stats_at_lookup"`
 }
 
-// byteOrderMark begins the files of some editors.
-const byteOrderMark = "\ufeff"
-
 // A reader collects a profile and what is wrong with it.
 type reader struct {
 	names    []string      // as the profile and its parents were asked for
@@ -68,7 +64,7 @@ func (r *reader) profile(name string, data []byte) (*model.Profile, error) {
 // is Problems.
 func (r *reader) ancestry(name string, data []byte) error {
 	for {
-		doc, err := strict.Parse(name, bytes.TrimPrefix(data, []byte(byteOrderMark)))
+		doc, err := strict.Parse(name, data)
 		if err != nil {
 			return err
 		}

@@ -258,7 +258,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var own, other file
-		doc, err := strict.Parse("f.toml", bytes.TrimPrefix(data, []byte(byteOrderMark)))
+		doc, err := strict.Parse("f.toml", bytes.TrimPrefix(data, []byte("\ufeff")))
 		require.NoError(t, err)
 		require.Empty(t, doc.Decode(&own))
 		if _, err := toml.Decode(string(data), &other); err == nil { // it takes no float of 2^53 and more without a point

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fleetsim/model"
 	"fleetsim/model/profiles"
 	"fleetsim/sim/autoscale"
 	"fleetsim/simtime"
@@ -26,6 +28,7 @@ const (
 	maxTokens   = 100_000_000 // of a prompt, an output or a limit of the engine
 	maxRate     = 1e6         // a second
 	minScale    = 1e-6        // of a trace's rate, and a second of untimed rows
+	minFactor   = 1e-6        // of a slow replica's steps, which are reckoned in millionths
 )
 
 // The shortest periods of what repeats for as long as a run lasts. Shorter ones
@@ -58,17 +61,24 @@ type checker struct {
 	problems Problems // found since
 }
 
-// maxProblems is how many problems bad collects: enough to see what is wrong
-// with a list that is wrong throughout.
-const maxProblems = 100
-
 // bad adds a problem, unless decoding had one with the same value or a part of
-// it: then this one is its consequence.
+// it: then this one is its consequence. What is wrong throughout is cut short.
 func (c *checker) bad(p strict.Path, format string, args ...any) {
-	broken := slices.ContainsFunc(c.decoding, func(q Problem) bool { return q.Path.Overlaps(p) })
-	if !broken && len(c.problems) < maxProblems {
+	if len(c.problems) < strict.MaxProblems && !touches(c.decoding, p) {
 		c.problems = append(c.problems, c.doc.Problem(p, format, args...))
 	}
+}
+
+// sound reports whether nothing is wrong with the values at the paths, as far as
+// they are checked: what is reckoned from a wrong one says nothing.
+func (c *checker) sound(paths ...strict.Path) bool {
+	return !slices.ContainsFunc(paths, func(p strict.Path) bool { return touches(c.decoding, p) || touches(c.problems, p) })
+}
+
+// touches reports whether one of the problems is with the value at p, a part of
+// it or what holds it.
+func touches(problems Problems, p strict.Path) bool {
+	return slices.ContainsFunc(problems, func(q Problem) bool { return q.Path.Overlaps(p) })
 }
 
 // errors adds each of the errors that err joins, or none if it is nil.
@@ -143,10 +153,22 @@ func (c *checker) oneOf(p strict.Path, name string, known []string) {
 	}
 }
 
-func (c *checker) scenario(sc *Scenario) {
-	if sc.Name == "" {
-		c.bad("name", "name must not be empty")
+// unprintable is the message for a name, what, with a character that would not be
+// shown but obeyed.
+const unprintable = "%s must not have control characters, such as %U in %q"
+
+// name checks a name, what, that is shown as it is.
+func (c *checker) name(p strict.Path, what, name string) {
+	if name == "" {
+		c.bad(p, "%s must not be empty", what)
 	}
+	if r, found := strict.Unprintable(name); found {
+		c.bad(p, unprintable, what, r, name)
+	}
+}
+
+func (c *checker) scenario(sc *Scenario) {
+	c.name("name", "name", sc.Name)
 	if known := profiles.Names(); !strings.HasSuffix(sc.Profile, ".toml") && !slices.Contains(known, sc.Profile) {
 		c.bad("profile", "unknown profile %q%s; a file's name ends in .toml", sc.Profile, spelling.Suggest(sc.Profile, known))
 	}
@@ -160,26 +182,27 @@ func (c *checker) scenario(sc *Scenario) {
 	c.admission(&sc.Admission)
 	c.autoscale(sc)
 	c.lifecycle(&sc.Lifecycle)
-	c.amount("rollout.max_surge", sc.Rollout.MaxSurge)
-	c.amount("rollout.max_unavailable", sc.Rollout.MaxUnavailable)
+	c.rollout(&sc.Rollout)
 	c.faults(sc)
+	c.blocks(sc)
+	c.idle(sc)
 	c.atLeast("observe.snapshot_interval", sc.Observe.SnapshotInterval, minPeriod)
 }
 
 func (c *checker) cluster(cl *Cluster) {
 	c.count("cluster.replicas", cl.Replicas, 1, maxReplicas)
 	c.count("cluster.gpus", cl.GPUs, 0, maxReplicas)
-	if cl.GPUs > 0 && cl.GPUs < cl.Replicas {
+	if cl.GPUs > 0 && cl.GPUs < cl.Replicas && c.sound("cluster.replicas") {
 		c.bad("cluster.gpus", "cluster.gpus is %d, too few for %d replicas; allowed: at least one each, or 0 for no limit", cl.GPUs, cl.Replicas)
 	}
+	seen := map[string]bool{}
 	for i, name := range cl.Names {
 		p := strict.Path("cluster.names").Index(i)
-		if name == "" {
-			c.bad(p, "a replica's name must not be empty")
-		}
-		if slices.Contains(cl.Names[:i], name) {
+		c.name(p, "a replica's name", name)
+		if seen[name] {
 			c.bad(p, "the name %q is given to two replicas", name)
 		}
+		seen[name] = true
 		if n, ok := podNumber(name); ok && n >= len(cl.Names) && n < maxReplicas {
 			c.bad(p, "the name %q belongs to replica %d, which has no name of its own", name, n)
 		}
@@ -201,7 +224,36 @@ func (c *checker) engine(e *EngineOverrides) {
 	c.optionalCount("engine.max_num_batched_tokens", e.MaxNumBatchedTokens, 1, maxTokens)
 	c.optionalCount("engine.max_model_len", e.MaxModelLen, 1, maxTokens)
 	c.optionalCount("engine.block_tokens", e.BlockTokens, 1, maxTokens)
-	c.optionalCount("engine.blocks", e.Blocks, 2, maxTokens)
+	c.optionalCount("engine.blocks", e.Blocks, 2, model.MaxBlocks)
+}
+
+// blocks checks the engine's blocks with the replicas that have so many.
+func (c *checker) blocks(sc *Scenario) {
+	if each := sc.Engine.Blocks; each != nil && c.sound("engine.blocks", "cluster.replicas", "autoscale") {
+		c.errors("engine.blocks", sc.CheckBlocks(*each))
+	}
+}
+
+// maxBlocksInAll bounds the KV blocks of all replicas together, which a run has
+// in memory at once; model.MaxBlocks bounds those of one.
+const maxBlocksInAll = 1 << 26
+
+// CheckBlocks reports whether so many KV blocks a replica are too many for all
+// replicas that the scenario can have at once.
+func (sc *Scenario) CheckBlocks(each int) error {
+	if n := sc.mostReplicas(); each > maxBlocksInAll/n {
+		return fmt.Errorf("engine.blocks is %d, which for up to %d replicas makes %d; allowed: at most %d in all, so %d each",
+			each, n, each*n, maxBlocksInAll, maxBlocksInAll/n)
+	}
+	return nil
+}
+
+// mostReplicas is how many replicas the scenario can want at once, at least 1.
+func (sc *Scenario) mostReplicas() int {
+	if sc.Autoscale.Strategy == "" {
+		return max(1, sc.Cluster.Replicas)
+	}
+	return max(1, sc.Cluster.Replicas, sc.Autoscale.Max)
 }
 
 func (c *checker) workload(w *Workload) {
@@ -249,11 +301,12 @@ func (c *checker) arrivals(w *Workload) {
 	if a.Process != "" {
 		c.oneOf(p.Key("process"), a.Process, processes[:])
 	}
-	if a.Burstiness != 0 {
-		c.positive(p.Key("burstiness"), a.Burstiness, 1e6)
-		if a.Process != "gamma" && a.Burstiness != 1 {
-			c.bad(p.Key("burstiness"), `%s.burstiness is for process = "gamma" only`, p)
-		}
+	switch burstiness := p.Key("burstiness"); {
+	case !c.doc.Has(burstiness) || a.Burstiness == 1:
+	case a.Process == "gamma":
+		c.positive(burstiness, a.Burstiness, 1e6)
+	case c.sound(p.Key("process")):
+		c.bad(burstiness, `%s is for process = "gamma" only`, burstiness)
 	}
 	if len(a.Stages) > 0 {
 		c.stages(w)
@@ -318,10 +371,10 @@ func (c *checker) trace(w *Workload) {
 	c.positiveIfGiven(p.Key("sample"), t.Sample, 1)
 	c.scaleIfGiven(p.Key("rate"), t.Rate)
 	c.scaleIfGiven(p.Key("untimed_rate_per_second"), t.UntimedRate)
-	if t.To.Time > 0 && t.To.Time <= t.From.Time {
+	if t.To.Time > 0 && t.To.Time <= t.From.Time && c.sound(p.Key("from")) {
 		c.bad(p.Key("to"), "%s.to must be later than from, %v; leave it out for the trace's end", p, t.From)
 	}
-	if t.ThinkTime.Time > 0 && t.Sessions != "closed_loop" {
+	if t.ThinkTime.Time > 0 && t.Sessions != "closed_loop" && c.sound(p.Key("sessions")) {
 		c.bad(p.Key("think_time"), `%s.think_time is for sessions = "closed_loop" only`, p)
 	}
 	if w.Prompt.Families > 0 {
@@ -372,8 +425,12 @@ func (c *checker) prompt(w *Workload) {
 	pr := &w.Prompt
 	c.count(p.Key("families"), pr.Families, 0, maxFamilies)
 	c.number(p.Key("hot_fraction"), pr.HotFraction, 0, 1)
-	if pr.HotFraction > 0 && pr.HotFraction < 1 && pr.Families < 2 {
-		c.bad(p.Key("hot_fraction"), "%s.hot_fraction needs at least 2 families, not %d", p, pr.Families)
+	least := 2
+	if pr.HotFraction == 1 {
+		least = 1
+	}
+	if pr.HotFraction > 0 && pr.Families < least && c.sound(p.Key("families"), p.Key("hot_fraction")) {
+		c.bad(p.Key("hot_fraction"), "%s.hot_fraction needs at least %d families, not %d", p, least, pr.Families)
 	}
 	c.familyOrder(w)
 	for _, part := range []struct {
@@ -387,7 +444,9 @@ func (c *checker) prompt(w *Workload) {
 	} {
 		c.count(p.Key(part.key), part.n, 0, maxTokens)
 	}
-	c.count(p.Key("salt_tokens_spread"), pr.SaltTokensSpread, 0, max(0, min(pr.SaltTokens, maxTokens)))
+	if c.sound(p.Key("salt_tokens")) {
+		c.count(p.Key("salt_tokens_spread"), pr.SaltTokensSpread, 0, pr.SaltTokens)
+	}
 	c.bodyLength(p.Key("body_repeat"), pr, pr.BodyRepeat)
 	for i, t := range w.Tenants {
 		if t.BodyRepeat != nil {
@@ -409,8 +468,11 @@ func (c *checker) familyOrder(w *Workload) {
 	if len(order) == 0 {
 		return
 	}
-	if len(order) != w.Requests {
+	if len(order) != w.Requests && c.sound("workload.requests") {
 		c.bad(p, "%s lists %d families for workload.requests = %d; allowed: one for each request", p, len(order), w.Requests)
+	}
+	if !c.sound("workload.prompt.families") {
+		return
 	}
 	for i, f := range order {
 		if f < 0 || f >= w.Prompt.Families {
@@ -420,14 +482,14 @@ func (c *checker) familyOrder(w *Workload) {
 }
 
 func (c *checker) tenants(tenants []Tenant) {
+	seen := map[string]bool{}
 	for i, t := range tenants {
 		p := strict.Path("workload.tenants").Index(i)
-		if t.Name == "" {
-			c.bad(p.Key("name"), "%s must have a name", p)
-		}
-		if slices.ContainsFunc(tenants[:i], func(u Tenant) bool { return u.Name == t.Name }) {
+		c.name(p.Key("name"), "a tenant's name", t.Name)
+		if seen[t.Name] {
 			c.bad(p.Key("name"), "the name %q is given to two tenants", t.Name)
 		}
+		seen[t.Name] = true
 		c.optionalCount(p.Key("output_tokens"), t.Output, 1, maxTokens)
 		if t.Quota != nil && (*t.Quota < 1 || *t.Quota > maxRequests) {
 			c.bad(p.Key("quota"), "%s.quota must be from 1 to %d, not %d; leave it out for no quota", p, maxRequests, *t.Quota)
@@ -440,7 +502,7 @@ func (c *checker) retry(r *Retry) {
 	c.count(p.Key("max_attempts"), r.MaxAttempts, 0, 1000)
 	c.number(p.Key("jitter"), r.Jitter, 0, 1)
 	c.number(p.Key("budget"), r.Budget, 0, 1000)
-	if r.MaxBackOff.Time > 0 && r.MaxBackOff.Time < r.BackOff.Time {
+	if r.MaxBackOff.Time > 0 && r.MaxBackOff.Time < r.BackOff.Time && c.sound(p.Key("back_off")) {
 		c.bad(p.Key("max_back_off"), "%s.max_back_off must not be shorter than back_off, %v", p, r.BackOff)
 	}
 }
@@ -449,16 +511,10 @@ func (c *checker) start(sc *Scenario) {
 	s, families := &sc.Start, sc.Workload.Prompt.Families
 	c.oneOf("start.engine_cache", s.EngineCache, engineCaches[:])
 	c.oneOf("start.router_index", s.RouterIndex, routerIndexes[:])
-	if families == 0 && (s.EngineCache == "all" || s.EngineCache == "owners") {
-		c.bad("start.engine_cache", `start.engine_cache must be "cold" where workload.prompt.families is 0`)
+	if c.sound("workload.prompt.families") {
+		c.startFamilies(s, families)
 	}
-	if families == 0 && s.RouterIndex == "owners" {
-		c.bad("start.router_index", `start.router_index must be "cold" where workload.prompt.families is 0`)
-	}
-	if len(s.Owners) > families {
-		c.bad("start.owners", "start.owners lists %d families; allowed: at most workload.prompt.families = %d", len(s.Owners), families)
-	}
-	ready := readyNames(&sc.Cluster)
+	ready := c.readyNames(&sc.Cluster)
 	for f, owners := range s.Owners {
 		for i, owner := range owners {
 			p := strict.Path("start.owners").Index(f).Index(i)
@@ -475,19 +531,31 @@ func (c *checker) start(sc *Scenario) {
 	}
 }
 
-// readyNames is the names of the replicas that are ready at the start.
-func readyNames(cl *Cluster) []string {
-	if cl.Replicas < 1 || cl.Replicas > maxReplicas {
-		return cl.Names
+// startFamilies checks what the start says of families.
+func (c *checker) startFamilies(s *Start, families int) {
+	if families == 0 && (s.EngineCache == "all" || s.EngineCache == "owners") {
+		c.bad("start.engine_cache", `start.engine_cache must be "cold" where workload.prompt.families is 0`)
+	}
+	if families == 0 && s.RouterIndex == "owners" {
+		c.bad("start.router_index", `start.router_index must be "cold" where workload.prompt.families is 0`)
+	}
+	if len(s.Owners) > families {
+		c.bad("start.owners", "start.owners lists %d families; allowed: at most workload.prompt.families = %d", len(s.Owners), families)
+	}
+}
+
+// readyNames is the names of the replicas that are ready at the start; none
+// where that is not known.
+func (c *checker) readyNames(cl *Cluster) []string {
+	if !c.sound("cluster.replicas", "cluster.names") {
+		return nil
 	}
 	return replicaNames(*cl)[:cl.Replicas]
 }
 
-// replica checks that name is one of known. A name that is empty, which is a
-// problem of its own, is no suggestion.
+// replica checks that name is one of known, if any is.
 func (c *checker) replica(p strict.Path, name string, known []string) {
-	if !slices.Contains(known, name) {
-		known = slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
+	if len(known) > 0 && !slices.Contains(known, name) {
 		c.bad(p, "%s: no replica is called %q%s", p, name, spelling.Suggest(name, known))
 	}
 }
@@ -500,7 +568,7 @@ func (c *checker) admission(a *Admission) {
 	c.count("admission.queue_length", a.QueueLength, 0, maxRequests)
 	c.number("admission.rate_per_second", a.Rate, 0, maxRate)
 	c.number("admission.burst", a.Burst, 0, maxRequests)
-	if a.Rate > 0 && a.Burst < 1 {
+	if a.Rate > 0 && a.Burst < 1 && c.sound("admission.burst") {
 		c.bad("admission.burst", "admission.burst must be at least 1 with a rate, or no request ever passes; it is %g", a.Burst)
 	}
 }
@@ -509,14 +577,15 @@ func (c *checker) autoscale(sc *Scenario) {
 	const p = strict.Path("autoscale")
 	a := &sc.Autoscale
 	if a.Strategy == "" {
-		if a.Max != 0 || a.Metric != "" || a.Target != 0 || len(a.PreScale) > 0 {
-			c.bad(p, "[autoscale] needs a strategy%s", spelling.Suggest("", strategies[:]))
-		}
 		return
 	}
 	c.oneOf(p.Key("strategy"), a.Strategy, strategies[:])
 	c.count(p.Key("min_replicas"), a.Min, 0, maxReplicas)
-	c.count(p.Key("max_replicas"), a.Max, max(1, a.Min), maxReplicas)
+	least := 1
+	if c.sound(p.Key("min_replicas")) {
+		least = max(1, a.Min)
+	}
+	c.count(p.Key("max_replicas"), a.Max, least, maxReplicas)
 	c.oneOf(p.Key("metric"), a.Metric, metrics[:])
 	c.positive(p.Key("target"), a.Target, 1e12)
 	if a.Strategy == "hpa" && a.Target > 0 && a.Target < 1 {
@@ -526,7 +595,9 @@ func (c *checker) autoscale(sc *Scenario) {
 	c.zeroOrAtLeast(p.Key("scrape_interval"), a.ScrapeInterval, minScrape)
 	for i, s := range a.PreScale {
 		q := p.Key("pre_scale").Index(i)
-		c.count(q.Key("replicas"), s.Replicas, 0, max(a.Max, 0))
+		if c.sound(p.Key("max_replicas")) {
+			c.count(q.Key("replicas"), s.Replicas, 0, a.Max)
+		}
 		if i > 0 && s.At.Time <= a.PreScale[i-1].At.Time {
 			c.bad(q.Key("at"), "%s.at must be later than the one before, %v", q, a.PreScale[i-1].At)
 		}
@@ -549,16 +620,26 @@ func (c *checker) lifecycle(l *Lifecycle) {
 	}
 }
 
+func (c *checker) rollout(r *Rollout) {
+	const surge, unavailable = strict.Path("rollout.max_surge"), strict.Path("rollout.max_unavailable")
+	more, fewer := c.amount(surge, r.MaxSurge), c.amount(unavailable, r.MaxUnavailable)
+	if more == 0 && fewer == 0 && c.sound(surge, unavailable) {
+		c.bad(unavailable, "%s must be above 0 where max_surge is 0, or no replica could be replaced", unavailable)
+	}
+}
+
 // amount checks a number of replicas or a percentage.
-func (c *checker) amount(p strict.Path, s string) {
+func (c *checker) amount(p strict.Path, s string) uint64 {
 	digits, percent := strings.CutSuffix(s, "%")
 	most := uint64(maxReplicas)
 	if percent {
 		most = 1000
 	}
-	if n, err := strconv.ParseUint(digits, 10, 64); err != nil || n > most {
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > most {
 		c.bad(p, `%s must be a number of replicas, such as "2", or a percentage, such as "25%%", not %q`, p, s)
 	}
+	return n
 }
 
 // maxStage is the longest that a stage of the lifecycle may last.
@@ -573,7 +654,7 @@ func (c *checker) span(p strict.Path, s Span) {
 	}
 	switch s.Distribution {
 	case "", "constant", "exponential":
-		if s.SD.Time > 0 {
+		if s.SD.Time > 0 && c.sound(p.Key("distribution")) {
 			c.bad(p.Key("sd"), `%s.sd is for distribution = "uniform", "normal" or "lognormal"`, p)
 		}
 	case "lognormal":
@@ -581,38 +662,46 @@ func (c *checker) span(p strict.Path, s Span) {
 			c.positiveSpan(p.Key("mean"), s.Mean)
 		}
 	case "uniform":
-		if s.Mean.Seconds() < math.Sqrt(3)*s.SD.Seconds() {
+		if c.sound(p.Key("mean")) && s.Mean.Seconds() < math.Sqrt(3)*s.SD.Seconds() {
 			c.bad(p.Key("sd"), "%s.sd is too large: a uniform span begins sqrt(3) sd below its mean, %v, and not below 0s", p, s.Mean)
 		}
 	}
 }
 
 func (c *checker) faults(sc *Scenario) {
-	known := faultTargets(sc)
-	for i, f := range sc.Faults {
-		p := strict.Path("faults").Index(i)
+	known := c.faultTargets(sc)
+	for i := range sc.Faults {
+		f, p := &sc.Faults[i], strict.Path("faults").Index(i)
 		c.oneOf(p.Key("kind"), f.Kind, faultKinds[:])
 		c.replica(p.Key("replica"), f.Replica, known)
-		switch {
-		case f.Kind == "slow":
-			c.positive(p.Key("factor"), f.Factor, 1e6)
-		case f.Factor != 0:
-			c.bad(p.Key("factor"), `%s.factor is for kind = "slow" only`, p)
-		}
-		if f.Duration.Time > 0 && f.Kind != "slow" && f.Kind != "crash" {
-			c.bad(p.Key("duration"), `%s.duration is for kind = "slow" or "crash" only`, p)
+		if c.sound(p.Key("kind")) {
+			c.faultSettings(p, f)
 		}
 	}
 }
 
-// faultTargets is the names of all replicas that can come to be.
-func faultTargets(sc *Scenario) []string {
-	cl := Cluster{Names: readyNames(&sc.Cluster), Replicas: sc.Cluster.Replicas}
-	if sc.Autoscale.Strategy != "" {
-		cl.Replicas = max(cl.Replicas, sc.Autoscale.Max)
+// faultSettings checks that what a fault says fits its kind.
+func (c *checker) faultSettings(p strict.Path, f *Fault) {
+	switch {
+	case f.Kind == "slow":
+		c.number(p.Key("factor"), f.Factor, minFactor, 1e6)
+	case f.Factor != 0:
+		c.bad(p.Key("factor"), `%s.factor is for kind = "slow" only`, p)
 	}
-	if cl.Replicas < 1 || cl.Replicas > maxReplicas {
-		return cl.Names
+	if f.Duration.Time > 0 && f.Kind != "slow" && f.Kind != "crash" {
+		c.bad(p.Key("duration"), `%s.duration is for kind = "slow" or "crash" only`, p)
 	}
-	return replicaNames(cl)
+	if f.Replace != nil && (f.Kind == "slow" || f.Kind == "cache_reset") {
+		c.bad(p.Key("replace"), `%s.replace is for kind = "delete", "crash" or "node_loss" only`, p)
+	}
+}
+
+// faultTargets is the names of all replicas that can come to be; none where
+// that is not known.
+func (c *checker) faultTargets(sc *Scenario) []string {
+	ready := c.readyNames(&sc.Cluster)
+	if ready == nil || !c.sound("autoscale.strategy", "autoscale.max_replicas") {
+		return nil
+	}
+	return replicaNames(Cluster{Names: ready, Replicas: sc.mostReplicas()})
 }

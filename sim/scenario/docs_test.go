@@ -20,6 +20,15 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	checkDocumented(t, studies, keysOf(reflect.TypeFor[studyFile](), ""))
 }
 
+// docs/policies.md has a row for every switch of router.upstream_fixed.
+func TestEveryFixIsDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/policies.md")
+	require.NoError(t, err)
+	for _, name := range fixes() {
+		require.Contains(t, string(data), "\n| `"+name+"` | ")
+	}
+}
+
 func checkDocumented(t *testing.T, text string, keys []string) {
 	section := regexp.MustCompile("^(?:## )?`\\[+([a-z_.]+)\\]+`")
 	row := regexp.MustCompile("^\\| `([a-z0-9_.\\[\\]]+)` \\|")

@@ -1,8 +1,8 @@
 package scenario
 
 import (
-	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -17,6 +17,9 @@ const maxDuration = 365 * 24 * time.Hour
 
 const wantDuration = `a duration with its unit, such as "1.5s" (units: ns, us, ms, s, m, h)`
 
+// durationForm is what time.ParseDuration takes, whatever the size.
+var durationForm = regexp.MustCompile(`^[-+]?((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$`)
+
 // Want says what a Duration is written as.
 func (Duration) Want() string { return wantDuration }
 
@@ -29,11 +32,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	}
 	span, err := time.ParseDuration(s)
 	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange):
+	case err != nil && !durationForm.MatchString(s):
 		return fmt.Errorf("must be %s, not %q", wantDuration, s)
-	case span < 0:
+	case span < 0 || s[0] == '-' && err != nil:
 		return fmt.Errorf(`must be 0s or more, not %q`, s)
-	case span > maxDuration:
+	case span > maxDuration || err != nil: // err: beyond what ParseDuration can hold
 		return fmt.Errorf("must be at most 8760h (a year), not %q", s)
 	}
 	d.Time = simtime.Time(span) * simtime.Nanosecond

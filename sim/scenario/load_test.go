@@ -3,8 +3,10 @@ package scenario
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"fleetsim/simtime"
+	"fleetsim/strict"
 )
 
 // minimal is a scenario that says nothing but its load.
@@ -92,6 +95,8 @@ func TestProblems(t *testing.T) {
 		{"seed = -1", `1: seed must be a whole number from 0 to 9223372036854775807, not -1`},
 		{"seed = 9223372036854775808", `1: not valid TOML: …`},
 		{`name = ""`, `1: name must not be empty`},
+		{`name = "a\u0000b"`, `1: name must not have control characters, such as U+0000 in "a\x00b"`},
+		{`name = "a\u202Eb"`, `1: name must not have control characters, such as U+202E in "a\u202eb"`},
 		{`profile = "qwen3.8-27b-fp8-l40"`, `1: unknown profile "qwen3.8-27b-fp8-l40"; did you mean "qwen3.8-27b-fp8-l20"?; a file's name ends in .toml`},
 		{`policies = []`, `1: policies must list at least one of …`},
 		{"policies = [\n\"random\",\n\"prefix-cach\",\n]", `3: unknown policy "prefix-cach"…`},
@@ -104,11 +109,15 @@ func TestProblems(t *testing.T) {
 		{"[cluster]\nreplicas = 1.5", `2: cluster.replicas must be a whole number, not 1.5`},
 		{"[cluster]\nreplicas = 3\ngpus = 2", `3: cluster.gpus is 2, too few for 3 replicas; allowed: at least one each, or 0 for no limit`},
 		{"[cluster]\nnames = [\"a\",\n\"\"]", `3: a replica's name must not be empty`},
+		{"[cluster]\nnames = [\"a\",\n\"\\u001B[2J\"]", `3: a replica's name must not have control characters, such as U+001B in "\x1b[2J"`},
 		{"[cluster]\nnames = [\"a\",\n\"a\"]", `3: the name "a" is given to two replicas`},
 		{"[cluster]\nreplicas = 2\nnames = [\"pod-1\"]", `3: the name "pod-1" belongs to replica 1, which has no name of its own`},
 
 		{"[engine]\nmax_num_seqs = 0", `2: engine.max_num_seqs must be a whole number from 1 to 100000000, not 0`},
-		{"[engine]\nblocks = 1", `2: engine.blocks must be a whole number from 2 to 100000000, not 1`},
+		{"[engine]\nblocks = 1", `2: engine.blocks must be a whole number from 2 to 16777216, not 1`},
+		{"[engine]\nblocks = 16777216\n[cluster]\nreplicas = 40", `2: engine.blocks is 16777216, which for up to 40 replicas makes 671088640; allowed: at most 67108864 in all, so 1677721 each`},
+		{"[engine]\nblocks = 16777216\n[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmax_replicas = 5\ntarget = 1", `2: engine.blocks is 16777216, which for up to 5 replicas makes 83886080; allowed: at most 67108864 in all, so 13421772 each`},
+		{"[engine]\nblocks = 16777216\n[cluster]\nreplicas = 100000", `4: cluster.replicas must be a whole number from 1 to 10000, not 100000`},
 		{"[engine]\nprefix_caching = \"yes\"", `2: engine.prefix_caching must be true or false, not the string "yes"`},
 
 		{"workload.output_tokens = 0", `1: workload.output_tokens must be a whole number from 1 to 100000000, not 0`},
@@ -117,12 +126,15 @@ func TestProblems(t *testing.T) {
 		{"workload.read_timeout = \"90\"", `1: workload.read_timeout must be a duration with its unit, such as "1.5s" (units: ns, us, ms, s, m, h), not "90"`},
 		{"workload.read_timeout = \"-1s\"", `1: workload.read_timeout must be 0s or more, not "-1s"`},
 		{"workload.read_timeout = \"9000h\"", `1: workload.read_timeout must be at most 8760h (a year), not "9000h"`},
-		{"workload.read_timeout = \"9000000000h\"", `1: workload.read_timeout must be a duration with its unit, such as "1.5s" (units: ns, us, ms, s, m, h), not "9000000000h"`},
+		{"workload.read_timeout = \"9000000000h\"", `1: workload.read_timeout must be at most 8760h (a year), not "9000000000h"`},
+		{"workload.read_timeout = \"-9000000000h\"", `1: workload.read_timeout must be 0s or more, not "-9000000000h"`},
+		{"workload.read_timeout = \"1h99999999999999999999.5s\"", `1: workload.read_timeout must be at most 8760h (a year), not "1h99999999999999999999.5s"`},
 		{"workload.read_timeout = \"soon\"", `1: workload.read_timeout must be a duration with its unit, such as "1.5s" (units: ns, us, ms, s, m, h), not "soon"`},
 
 		{"workload.read_timeout = \"1ns\"", `1: workload.read_timeout must be 0s, or at least 1ms, not 1ns`},
 		{"workload.closed_loop = { concurrency = 4, duration = \"1s\" }", `1: the workload has 2 loads; allowed: exactly one of [workload.arrivals], [workload.closed_loop] and [workload.trace]`},
 		{"workload.prompt.hot_fraction = 1.01", `1: workload.prompt.hot_fraction must be from 0 to 1, not 1.01`},
+		{"workload.prompt.hot_fraction = 1", `1: workload.prompt.hot_fraction needs at least 1 families, not 0`},
 		{"workload.prompt.hot_fraction = 0.5", `1: workload.prompt.hot_fraction needs at least 2 families, not 0`},
 		{"workload.prompt = { families = 2, hot_fraction = nan }", `1: workload.prompt.hot_fraction must be a finite number, not NaN`},
 		{"workload.requests = 3\nworkload.prompt = { families = 2, family_order = [\n0,\n2, -1] }", `4: workload.prompt.family_order.1 names family 2; allowed: 0 to families - 1 = 1
@@ -131,11 +143,11 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"workload.prompt.salt_tokens_spread = 212", `1: workload.prompt.salt_tokens_spread must be a whole number from 0 to 211, not 212`},
 		{"workload.prompt.body_repeat = 9999999", `1: workload.prompt.body_repeat makes a prompt of over 100000000 tokens or characters`},
 		{"workload.tenants = [{ name = \"A\" },\n{ name = \"A\" }]", `2: the name "A" is given to two tenants`},
-		{"workload.tenants = [{ quota = 1 }]", `1: workload.tenants.0 must have a name`},
+		{"workload.tenants = [{ quota = 1 }]", `1: a tenant's name must not be empty`},
 		{"workload.tenants = [{ name = \"A\", quota = 0 }]", `1: workload.tenants.0.quota must be from 1 to 100000000, not 0; leave it out for no quota`},
 		{"workload.tenants = [{ name = \"A\", quota = -2 }]", `1: workload.tenants.0.quota must be from 1 to 100000000, not -2; leave it out for no quota`},
-		{"workload.retry.jitter = 2", `1: workload.retry.jitter must be from 0 to 1, not 2`},
-		{"workload.retry = { back_off = \"2s\", max_back_off = \"1s\" }", `1: workload.retry.max_back_off must not be shorter than back_off, 2s`},
+		{"workload.retry.max_attempts = 2\nworkload.retry.jitter = 2", `2: workload.retry.jitter must be from 0 to 1, not 2`},
+		{"workload.retry = { max_attempts = 2, back_off = \"2s\", max_back_off = \"1s\" }", `1: workload.retry.max_back_off must not be shorter than back_off, 2s`},
 		{"workload.cancel.fraction = 0.5", `1: workload.cancel.after must be longer than 0s`},
 
 		{"router.gateways = 0", `1: router.gateways must be a whole number from 1 to 10000, not 0`},
@@ -151,9 +163,9 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"start.engine_cache = \"all\"", `1: start.engine_cache must be "cold" where workload.prompt.families is 0`},
 		{"start.router_index = \"all\"", `1: start.router_index "all" is unknown; allowed: cold, owners`},
 		{"start.owners = [[\"pod-0\"]]", `1: start.owners lists 1 families; allowed: at most workload.prompt.families = 0`},
-		{"workload.prompt.families = 2\nstart.owners = [\n[\"pod-0\"],\n[\"pod-1\"]]", `4: start.owners.1.0: no replica is called "pod-1"; did you mean "pod-0"?`},
-		{"workload.prompt.families = 2\nstart.owners = [[\"pod-0\",\n\"pod-0\"]]", `3: start.owners.0.1 names "pod-0" twice`},
-		{"cluster = { names = [\"\"], replicas = 2 }\nstart.spare = { other = 1 }", "1: a replica's name must not be empty\ns.toml:2: start.spare.other: no replica is called \"other\"; allowed: pod-1"},
+		{"workload.prompt.families = 2\nstart.engine_cache = \"owners\"\nstart.owners = [\n[\"pod-0\"],\n[\"pod-1\"]]", `5: start.owners.1.0: no replica is called "pod-1"; did you mean "pod-0"?`},
+		{"workload.prompt.families = 2\nstart.engine_cache = \"owners\"\nstart.owners = [[\"pod-0\",\n\"pod-0\"]]", `4: start.owners.0.1 names "pod-0" twice`},
+		{"cluster = { names = [\"\"], replicas = 2 }\nstart.spare = { other = 1 }", "1: a replica's name must not be empty"},
 		{"start.spare = { other = 1 }", `1: start.spare.other: no replica is called "other"; allowed: pod-0`},
 		{"start.spare = { pod-0 = -1 }", `1: start.spare.pod-0 must be a whole number from 0 to 100000, not -1`},
 
@@ -161,7 +173,7 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"admission.rate_per_second = -0.5", `1: admission.rate_per_second must be from 0 to 1e+06, not -0.5`},
 		{"admission.rate_per_second = 1", `1: admission.burst must be at least 1 with a rate, or no request ever passes; it is 0`},
 
-		{"[autoscale]\nmax_replicas = 4", `1: [autoscale] needs a strategy; allowed: apa, hpa, kpa`},
+		{"[autoscale]\nmax_replicas = 4", `2: autoscale.max_replicas does nothing without autoscale.strategy; allowed: with it, or not at all`},
 		{"[autoscale]\nstrategy = \"kba\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 1", `2: autoscale.strategy "kba" is unknown; did you mean "kpa"?`},
 		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"num_request_waiting\"\nmax_replicas = 2\ntarget = 1", `3: autoscale.metric "num_request_waiting" is unknown; did you mean "num_requests_waiting"?`},
 		{"[autoscale]\nstrategy = \"kpa\"\nmetric = \"in_flight\"\nmin_replicas = 3\nmax_replicas = 2\ntarget = 1", `5: autoscale.max_replicas must be a whole number from 3 to 10000, not 2`},
@@ -178,12 +190,16 @@ s.toml:4: workload.prompt.family_order.2 names family -1; allowed: 0 to families
 		{"lifecycle.compile = { sd = \"1s\", distribution = \"lognormal\" }", `1: lifecycle.compile.mean must be longer than 0s`},
 		{"lifecycle.compile = { mean = \"1s\", sd = \"1s\", distribution = \"uniform\" }", `1: lifecycle.compile.sd is too large: a uniform span begins sqrt(3) sd below its mean, 1s, and not below 0s`},
 		{"lifecycle.compile = { mean = \"25h\" }", `1: lifecycle.compile: mean and sd must be at most 24h`},
-		{"rollout.max_surge = \"a few\"", `1: rollout.max_surge must be a number of replicas, such as "2", or a percentage, such as "25%", not "a few"`},
-		{"rollout.max_unavailable = \"1001%\"", `1: rollout.max_unavailable must be a number of replicas, such as "2", or a percentage, such as "25%", not "1001%"`},
+		{"rollout = { at = \"9s\", max_surge = \"0\", max_unavailable = \"0%\" }", `1: rollout.max_unavailable must be above 0 where max_surge is 0, or no replica could be replaced`},
+		{"rollout.at = \"9s\"\nrollout.max_surge = \"a few\"", `2: rollout.max_surge must be a number of replicas, such as "2", or a percentage, such as "25%", not "a few"`},
+		{"rollout.at = \"9s\"\nrollout.max_unavailable = \"1001%\"", `2: rollout.max_unavailable must be a number of replicas, such as "2", or a percentage, such as "25%", not "1001%"`},
 
 		{"[[faults]]\nkind = \"crashes\"\nreplica = \"pod-0\"", `2: faults.0.kind "crashes" is unknown; did you mean "crash"?`},
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\n[[faults]]\nkind = \"crash\"\nreplica = \"pod-1\"", `6: faults.1.replica: no replica is called "pod-1"; did you mean "pod-0"?`},
-		{"[[faults]]\nkind = \"slow\"\nreplica = \"pod-0\"", `1: faults.0.factor must be above 0 and at most 1e+06, not 0`},
+		{"[[faults]]\nkind = \"slow\"\nreplica = \"pod-0\"", `1: faults.0.factor must be from 1e-06 to 1e+06, not 0`},
+		{"[[faults]]\nkind = \"slow\"\nreplica = \"pod-0\"\nfactor = 1e-7", `4: faults.0.factor must be from 1e-06 to 1e+06, not 1e-07`},
+		{"[[faults]]\nkind = \"slow\"\nreplica = \"pod-0\"\nfactor = 2\nreplace = false", `5: faults.0.replace is for kind = "delete", "crash" or "node_loss" only`},
+		{"[[faults]]\nkind = \"cache_reset\"\nreplica = \"pod-0\"\nreplace = true", `4: faults.0.replace is for kind = "delete", "crash" or "node_loss" only`},
 		{"[[faults]]\nkind = \"crash\"\nreplica = \"pod-0\"\nfactor = 2", `4: faults.0.factor is for kind = "slow" only`},
 		{"[[faults]]\nkind = \"delete\"\nreplica = \"pod-0\"\nduration = \"1s\"", `4: faults.0.duration is for kind = "slow" or "crash" only`},
 		{"[autoscale]\nstrategy = \"hpa\"\nmetric = \"in_flight\"\nmax_replicas = 2\ntarget = 0.5", `5: autoscale.target must be at least 1 for hpa, which cuts it to a whole number; it is 0.5`},
@@ -212,6 +228,8 @@ func TestLoadProblems(t *testing.T) {
 		{"[workload]\nrequests = 96\n[workload.arrivals]\nrate_per_second = 1e-300", `4: workload.arrivals.rate_per_second is 1e-300, at which 96 requests would take 9.6e+301 s; allowed: at most a year, 31536000 s`},
 		{"[workload]\nrequests = 4\n[workload.arrivals]\nprocess = \"possion\"\nrate_per_second = 1", `4: workload.arrivals.process "possion" is unknown; did you mean "poisson"?`},
 		{"[workload]\nrequests = 4\n[workload.arrivals]\nburstiness = 0.5\nrate_per_second = 1", `4: workload.arrivals.burstiness is for process = "gamma" only`},
+		{"[workload]\nrequests = 4\n[workload.arrivals]\nprocess = \"gamma\"\nburstiness = 0\nrate_per_second = 1", `5: workload.arrivals.burstiness must be above 0 and at most 1e+06, not 0`},
+		{"[workload]\nrequests = 4\n[workload.arrivals]\nprocess = \"gama\"\nburstiness = 0.5\nrate_per_second = 1", `4: workload.arrivals.process "gama" is unknown; did you mean "gamma"?`},
 		{"[workload.arrivals]\nrate_per_second = 1\nstages = [{ duration = \"1s\", rate_per_second = 1 }]", `2: workload.arrivals has both rate_per_second and stages; allowed: one of them`},
 		{"[workload.arrivals]\nstages = [{ duration = \"1s\", rate_per_second = 1 },\n{ rate_per_second = -1 }]", "3: workload.arrivals.stages.1.duration must be longer than 0s\ns.toml:3: workload.arrivals.stages.1.rate_per_second must be from 0 to 1e+06, not -1"},
 		{"[workload.arrivals]\nstages = [{ duration = \"8760h\", rate_per_second = 1 },\n{ duration = \"1s\", rate_per_second = 1 }]", `2: the stages must end within a year`},
@@ -252,7 +270,154 @@ func TestAListThatIsWrongThroughoutIsCutShort(t *testing.T) {
 	_, err := Parse("s.toml", []byte("workload.requests = 5000\nworkload.prompt.family_order = ["+strings.Repeat("7,", 5000)+"]\n"+minimal))
 	var problems Problems
 	require.ErrorAs(t, err, &problems)
-	require.Len(t, problems, maxProblems)
+	require.Len(t, problems, strict.MaxProblems)
+}
+
+// Settings without the switch that they belong to, one for each.
+func TestSettingsThatDoNothing(t *testing.T) {
+	const admission = "admission.quota, a tenant's quota or admission.rate_per_second"
+	for set, needs := range map[string]string{
+		"workload.retry.back_off=1s":      "workload.retry.max_attempts",
+		"workload.retry.max_back_off=1s":  "workload.retry.max_attempts",
+		"workload.retry.jitter=0.5":       "workload.retry.max_attempts",
+		"workload.retry.budget=0.1":       "workload.retry.max_attempts",
+		"workload.cancel.after=1s":        "workload.cancel.fraction",
+		`start.owners.0=[]`:               "start.engine_cache or start.router_index",
+		"admission.proxies=2":             admission,
+		"admission.queue_length=4":        admission,
+		"admission.reject_latency=2ms":    admission,
+		"admission.queue_timeout=3s":      "admission.queue_length",
+		"admission.burst=3":               "admission.rate_per_second",
+		"autoscale.min_replicas=3":        "autoscale.strategy",
+		"autoscale.max_replicas=3":        "autoscale.strategy",
+		"autoscale.metric=in_flight":      "autoscale.strategy",
+		"autoscale.target=3":              "autoscale.strategy",
+		"autoscale.interval=3s":           "autoscale.strategy",
+		"autoscale.metric_delay=3s":       "autoscale.strategy",
+		"autoscale.scrape_interval=3s":    "autoscale.strategy",
+		`autoscale.annotations={foo="1"}`: "autoscale.strategy",
+		"autoscale.pre_scale=[]":          "autoscale.strategy",
+		"rollout.max_surge=5":             "rollout.at",
+		"rollout.max_unavailable=5":       "rollout.at",
+	} {
+		key, _, _ := strings.Cut(set, "=")
+		_, err := ParseWith("s.toml", []byte(minimal), []string{"workload.prompt.families=1", set})
+		require.EqualError(t, err, "--set "+key+": "+key+" does nothing without "+needs+"; allowed: with it, or not at all")
+	}
+}
+
+// Every setting of the autoscaler does nothing without a strategy.
+func TestAutoscaleWithoutAStrategyIsRefusedInFull(t *testing.T) {
+	var sets []string
+	for _, key := range keysOf(reflect.TypeFor[Autoscale](), "autoscale.") {
+		if key != "autoscale.strategy" && !strings.HasPrefix(key, "autoscale.pre_scale.") {
+			sets = append(sets, key+"={}")
+		}
+	}
+	_, err := ParseWith("s.toml", []byte(minimal), sets)
+	for _, set := range sets {
+		require.ErrorContains(t, err, "--set "+strings.TrimSuffix(set, "={}")+": ")
+	}
+}
+
+// What a file sets in full can be switched off by an override, and an override
+// may set what a sweep switches on and off.
+func TestSwitchedOff(t *testing.T) {
+	const full = minimal + `[workload.retry]
+max_attempts = 3
+back_off = "1s"
+[workload.cancel]
+fraction = 0.5
+after = "1s"
+[admission]
+quota = 4
+queue_length = 2
+queue_timeout = "3s"
+rate_per_second = 2
+burst = 3
+[autoscale]
+strategy = "kpa"
+metric = "in_flight"
+min_replicas = 2
+max_replicas = 3
+target = 1
+[autoscale.annotations]
+max-scale-up-rate = "3"
+[[autoscale.pre_scale]]
+replicas = 2
+[rollout]
+at = "9s"
+max_surge = "2"
+`
+	off := []string{
+		"workload.retry.max_attempts=1", "workload.cancel.fraction=0", "admission.quota=0", "admission.queue_length=0",
+		"admission.rate_per_second=0", "autoscale.strategy=", "rollout.at=0s",
+	}
+	for _, set := range append(off, "admission={}", "autoscale={}") {
+		_, err := ParseWith("s.toml", []byte(full), []string{set})
+		require.NoError(t, err, set)
+	}
+	_, err := ParseWith("s.toml", []byte(full), off)
+	require.NoError(t, err)
+	_, err = ParseWith("s.toml", []byte(minimal), []string{"start.owners=[]"})
+	require.NoError(t, err, "no owners are what there is without the setting")
+	_, err = ParseWith("s.toml", []byte(minimal), []string{"workload.retry.back_off=1s", "workload.retry.max_attempts=1"})
+	require.NoError(t, err)
+}
+
+// A problem does not bring about others with what is reckoned from the value.
+func TestConsequencesAreLeftOut(t *testing.T) {
+	for _, set := range []string{
+		"cluster.replicas=1e9", "cluster.replicas=100000", "cluster.replicas=0", "cluster.names=3", `cluster.names=["L20-A",""]`,
+		"workload.prompt.families=1e3", "workload.prompt.families=-1", "workload.requests=1e3", "workload.requests=-1",
+	} {
+		_, err := LoadWith("hot90", []string{set, `faults.0={kind="crash",replica="L20-B"}`, "start.spare.L20-B=1"})
+		var problems Problems
+		require.ErrorAs(t, err, &problems)
+		require.Len(t, problems, 1, "%s: %v", set, err)
+	}
+	for _, sets := range [][]string{
+		{"workload.prompt.salt_tokens=-1", "workload.prompt.salt_tokens_spread=3"},
+		{"workload.prompt.salt_tokens=few", "workload.prompt.salt_tokens_spread=300"},
+		{"workload.retry.max_attempts=2", "workload.retry.back_off=2", "workload.retry.max_back_off=1s"},
+		{"workload.arrivals.process=3", "workload.arrivals.burstiness=3"},
+		{"faults.0.kind=slwo", "faults.0.factor=3", "faults.0.replica=L20-A"},
+		{"faults.0.replica=pod-3", "faults.0.kind=crash", "autoscale.strategy=kpa", "autoscale.metric=in_flight", "autoscale.target=1", "autoscale.max_replicas=4e0"},
+		{"autoscale.strategy=kpa", "autoscale.metric=in_flight", "autoscale.target=1", "autoscale.min_replicas=20000", "autoscale.max_replicas=4"},
+		{"autoscale.strategy=kpa", "autoscale.metric=in_flight", "autoscale.target=1", "autoscale.max_replicas=few", "autoscale.pre_scale.0.replicas=3"},
+		{"lifecycle.compile.distribution=3", "lifecycle.compile.sd=1s", "lifecycle.compile.mean=9s", "lifecycle.compile.distribution=nrmal"},
+		{"lifecycle.compile.distribution=uniform", "lifecycle.compile.sd=1s", "lifecycle.compile.mean=9"},
+		{"cluster.gpus=1", "cluster.replicas=2.5"},
+		{"admission.rate_per_second=2", "admission.burst=big"},
+	} {
+		_, err := LoadWith("hot90", sets)
+		var problems Problems
+		require.ErrorAs(t, err, &problems)
+		require.Len(t, problems, 1, "%s: %v", sets, err)
+	}
+}
+
+// The time for a large scenario grows with its size, not with the square of it.
+func TestLargeScenarios(t *testing.T) {
+	const n = 50_000
+	var names, tenants strings.Builder
+	for i := range n {
+		fmt.Fprintf(&names, "\"n%d\",", i)
+		fmt.Fprintf(&tenants, "[[workload.tenants]]\nname = \"t%d\"\n", i)
+	}
+	_, err := Parse("s.toml", []byte(minimal+"[cluster]\nnames = ["+names.String()+"]\n"+tenants.String()))
+	require.NoError(t, err)
+	wrong := strings.Repeat("{ duration = 1, rate_per_second = -1 },", n)
+	_, err = Parse("s.toml", []byte("[workload.arrivals]\nstages = ["+wrong+"]\n"))
+	var problems Problems
+	require.ErrorAs(t, err, &problems)
+	require.Len(t, problems, strict.MaxProblems)
+}
+
+func TestByteOrderMark(t *testing.T) {
+	sc, err := Parse("s.toml", []byte("\ufeffname = \"x\"\n"+minimal))
+	require.NoError(t, err)
+	require.Equal(t, "x", sc.Name)
 }
 
 func TestSetsReachAllParts(t *testing.T) {

@@ -41,13 +41,18 @@ func (c *checker) router(r *Router) {
 		c.oneOf(strict.Path("router.extra_metrics").Index(i), name, extraMetrics[:])
 	}
 	c.gpuProfiles(r.GPUProfiles)
-	fixes := autoscale.Fixes()
-	for _, f := range router.UpstreamFixes() {
-		fixes = append(fixes, f.Name)
-	}
 	for i, name := range r.UpstreamFixed {
-		c.oneOf(strict.Path("router.upstream_fixed").Index(i), name, fixes)
+		c.oneOf(strict.Path("router.upstream_fixed").Index(i), name, fixes())
 	}
+}
+
+// fixes are the names of upstream_fixed: the autoscaler's and the router's.
+func fixes() []string {
+	names := autoscale.Fixes()
+	for _, f := range router.UpstreamFixes() {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // environment reports what is wrong with the gateway's settings, each at the
@@ -82,8 +87,12 @@ func (c *checker) disaggregation(sc *Scenario) {
 	if pd == nil {
 		return
 	}
-	c.count(p.Key("prefill"), pd.Prefill, 1, max(1, sc.Cluster.Replicas-1))
-	c.count(p.Key("role_sets"), pd.RoleSets, 0, max(1, min(pd.Prefill, sc.Cluster.Replicas-pd.Prefill)))
+	if c.sound("cluster.replicas") {
+		c.count(p.Key("prefill"), pd.Prefill, 1, max(1, sc.Cluster.Replicas-1))
+	}
+	if c.sound("cluster.replicas", p.Key("prefill")) {
+		c.count(p.Key("role_sets"), pd.RoleSets, 0, max(1, min(pd.Prefill, sc.Cluster.Replicas-pd.Prefill)))
+	}
 	if sc.Autoscale.Strategy != "" {
 		c.bad(p, "%s and [autoscale] do not go together: it is not known which role a new replica would have", p)
 	}

@@ -111,6 +111,9 @@ func (r *studyReader) add(err error) {
 func (r *studyReader) study() (*Study, error) {
 	file := studyFile{Name: scenarioName(r.doc.File())}
 	r.problems = r.doc.Decode(&file)
+	if c, found := strict.Unprintable(file.Name); found {
+		r.bad("name", unprintable, "name", c, file.Name)
+	}
 	study := &Study{Name: file.Name, Description: file.Description}
 	for i, f := range file.Phases {
 		p := strict.Path("phases").Index(i)
@@ -133,6 +136,9 @@ func (r *studyReader) names(p strict.Path, i int, phases []phaseFile) {
 	name := phases[i].Phase
 	if name == "" {
 		r.bad(p.Key("phase"), "the phase must have a name: phase = \"…\"")
+	}
+	if c, found := strict.Unprintable(name); found {
+		r.bad(p.Key("phase"), unprintable, "a phase's name", c, name)
 	}
 	if slices.ContainsFunc(phases[:i], func(f phaseFile) bool { return f.Phase == name }) {
 		r.bad(p.Key("phase"), "the name %q is given to two phases", name)

@@ -180,6 +180,8 @@ func TestStudy(t *testing.T) {
 func TestStudyProblems(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"[[phases]]", "1: the phase must name the scenario it starts from: scenario = \"…\"\ns.toml:1: the phase must have a name: phase = \"…\""},
+		{"[[phases]]\nphase = \"a\\u202eb\"\nscenario = \"hot90\"\npolicy = \"random\"", `2: a phase's name must not have control characters, such as U+202E in "a\u202eb"`},
+		{"name = \"a\\u0000b\"\n[[phases]]\nphase = \"a\"\nscenario = \"hot90\"\npolicy = \"random\"", `1: name must not have control characters, such as U+0000 in "a\x00b"`},
 		{"[[phases]]\nphase = \"a\"\nscenario = \"hot9\"\npolicy = \"random\"", `3: hot9: no scenario has this name; did you mean "hot90"?`},
 		{"[[phases]]\nphase = \"a\"\nscenario = \"hot90\"", `1: the phase must say which policy it ran: policy = "…"`},
 		{"[[phases]]\nphase = \"a\"\nscenario = \"hot90\"\npolicy = \"random\"\ncontinue = true", `5: the first phase has no phase before it to continue`},

@@ -157,7 +157,7 @@ func (r *resolver) profiles(s *Sweep) {
 		if c.Profile = loaded[name]; c.Profile == nil {
 			continue
 		}
-		if _, err := sim.Limits(c.Profile, c.Scenario.Engine); err != nil {
+		if _, err := sim.Limits(c.Profile, c.Scenario); err != nil {
 			r.bad("axes", "%v (in the cell %s)", fmt.Errorf("%w", err), s.Label(i))
 		}
 	}

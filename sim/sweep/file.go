@@ -173,7 +173,12 @@ type resolver struct {
 	problems Problems
 }
 
+// bad adds a problem, unless there is one with the same value or a part of it. What
+// is wrong throughout is cut short.
 func (r *resolver) bad(p strict.Path, format string, args ...any) {
+	if len(r.problems) >= strict.MaxProblems {
+		return
+	}
 	if !slices.ContainsFunc(r.problems, func(q strict.Problem) bool { return q.Path != "" && q.Path.Overlaps(p) }) {
 		r.problems = append(r.problems, r.doc.Problem(p, format, args...))
 	}
@@ -192,6 +197,7 @@ func (r *resolver) sweep(f *file) *Sweep {
 	if r.src.FirstSeed != nil {
 		f.FirstSeed = r.src.FirstSeed
 	}
+	r.printable("name", f.Name)
 	if f.Seeds < 1 || f.Seeds > 1_000_000 {
 		r.bad("seeds", "seeds must be a whole number from 1 to 1000000, not %d", f.Seeds)
 	}
@@ -223,6 +229,13 @@ func (r *resolver) sweep(f *file) *Sweep {
 	}
 	s.group()
 	return s
+}
+
+// printable checks a text that is shown as it is.
+func (r *resolver) printable(p strict.Path, text string) {
+	if c, found := strict.Unprintable(text); found {
+		r.bad(p, "%s must not have control characters, such as %U in %q", p, c, text)
+	}
 }
 
 func (r *resolver) axes(files []axisFile) []Axis {
@@ -312,6 +325,7 @@ func (r *resolver) list(p strict.Path, list []any) []Value {
 			r.bad(p.Index(i), "the value %s is listed twice", text)
 		}
 		seen[text] = true
+		r.printable(p.Index(i), text)
 		values = append(values, Value{v})
 	}
 	return values

@@ -175,6 +175,10 @@ func TestProblems(t *testing.T) {
 		"huge":               {head + "from = 0.0\nto = 1e9\nstep = 1e-9\n", []string{"allowed: at most 100000"}},
 		"text range":         {head + "from = \"1\"\nto = 2\nstep = 1\n", []string{"sweep.toml:5: axes.0.from must be a finite number"}},
 		"infinite":           {head + "from = 1\nto = inf\nstep = 1\n", []string{"sweep.toml:6: axes.0.to must be a finite number"}},
+		"control in a name":  {"name = \"a\\u202eb\"\n" + head + "values = [1]\n", []string{`sweep.toml:1: name must not have control characters, such as U+202E in "a\u202eb"`}},
+		"control in a value": {strings.Replace(head, "cluster.replicas", "description", 1) + "values = [\"a\\u0000b\"]\n", []string{`sweep.toml:5: axes.0.values.0 must not have control characters, such as U+0000 in "a\x00b"`}},
+		"deep key":           {strings.Replace(head, "cluster.replicas", strings.Repeat("a.", 40)+"a", 1) + "values = [1]\n", []string{"sweep.toml:4: the key has over 32 parts; allowed: at most 32"}},
+		"blocks in all":      {head + "values = [1, 40]\n[set]\nengine.blocks = 16777216\n", []string{"sweep.toml:7: engine.blocks is 16777216, which for up to 40 replicas makes 671088640; allowed: at most 67108864 in all"}},
 		"twice":              {head + "values = [1, 2, 1]\n", []string{"sweep.toml:5: the value 1 is listed twice"}},
 		"two of a name":      {head + "values = [1]\n[[axes]]\nname = \"x\"\nkey = \"seed\"\nvalues = [1]\n", []string{`sweep.toml:7: the name "x" is given to two axes`}},
 		"two of a key":       {head + "values = [1]\n[[axes]]\nname = \"m\"\nkey = \"cluster.replicas\"\nvalues = [1]\n", []string{"sweep.toml:8: the key"}},
@@ -212,6 +216,18 @@ func TestProblems(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a sweep's axis switches off need not be taken out of the base scenario, and
+// a bad value is reported alone.
+func TestSwitchesAndConsequences(t *testing.T) {
+	const head = "scenario = \"base.toml\"\n[[axes]]\nname = \"x\"\n"
+	_, err := source(head+"key = \"workload.retry.max_attempts\"\nvalues = [1, 3]\n[set]\nworkload.retry.back_off = \"1s\"\n", smallBase).Resolve()
+	require.NoError(t, err)
+	_, err = source(head+"key = \"autoscale.strategy\"\nvalues = [\"\", \"kpa\"]\n[set.autoscale]\nmetric = \"in_flight\"\nmax_replicas = 3\ntarget = 2\nmin_replicas = 2\n", smallBase).Resolve()
+	require.NoError(t, err)
+	_, err = source(head+"key = \"cluster.replicas\"\nvalues = [100000]\n[set]\nstart = { engine_cache = \"owners\", owners = [[\"pod-1\"]] }\n", smallBase).Resolve()
+	require.EqualError(t, err, "sweep.toml:4: cluster.replicas must be a whole number from 1 to 10000, not 100000")
 }
 
 func TestFind(t *testing.T) {

@@ -387,7 +387,7 @@ func (p *prober) probe(value float64) (*Probe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("with %s = %g: %w", p.Find, value, err)
 	}
-	if _, err := sim.Limits(p.profile, sc.Engine); err != nil {
+	if _, err := sim.Limits(p.profile, sc); err != nil {
 		return nil, err
 	}
 	s := &Sweep{

@@ -98,7 +98,7 @@ const (
 // NewCluster returns the scenario's cluster in its starting state. The prompts
 // in caches and indexes are those of the texts with the given salt.
 func NewCluster(sc *scenario.Scenario, profile *model.Profile, seed uint64, salt string) (*Cluster, error) {
-	limits, err := sim.Limits(profile, sc.Engine)
+	limits, err := sim.Limits(profile, sc)
 	if err != nil {
 		return nil, err
 	}
