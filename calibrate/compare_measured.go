@@ -3,7 +3,6 @@ package calibrate
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fleetsim/gunzip"
 	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/simtime"
@@ -232,7 +232,7 @@ func (s *source) readTimeline(path string) error {
 // readSamples reads the gauges of a timeline, gzip JSON lines; lines about
 // scaling are passed over.
 func readSamples(name string, r io.Reader) ([]sim.Sample, error) {
-	unpacked, err := gzip.NewReader(r)
+	unpacked, err := gunzip.NewReader(bufio.NewReader(r))
 	if err != nil {
 		return nil, &record.LineError{File: name, Line: 1, Problem: fmt.Sprintf("no gzip data: %v", err)}
 	}

@@ -115,6 +115,20 @@ func FuzzSamples(f *testing.F) {
 	})
 }
 
+// Several gzip streams are one timeline; what else follows them is named.
+func TestSamplesOfSeveralStreams(t *testing.T) {
+	dir := t.TempDir()
+	const line = `{"phase":"a","relative_seconds":5,"replica":"x"}`
+	one, err := os.ReadFile(file(t, dir, "t.gz", line, ""))
+	require.NoError(t, err)
+	samples, err := readSamples("t", bytes.NewReader(append(bytes.Clone(one), one...)))
+	require.NoError(t, err)
+	require.Len(t, samples, 2)
+	samples, err = readSamples("t", bytes.NewReader(append(bytes.Clone(one), "garbage"...)))
+	require.EqualError(t, err, "t:2: cannot read on: the gzip data end, and something that is no gzip follows")
+	require.Len(t, samples, 1)
+}
+
 // A run of several seeds has one list of requests, cut by the phase records.
 func TestRequestsOfSeveralSeeds(t *testing.T) {
 	dir := t.TempDir()

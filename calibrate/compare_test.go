@@ -239,7 +239,7 @@ func TestNotes(t *testing.T) {
 	require.Len(t, p.Measured.Notes, 2, "the record is left alone")
 	require.Empty(t, (&PhaseComparison{}).Notes())
 
-	unstreamed := record.Summarize([]record.Request{{Result: record.OK, E2E: record.Some(1.0)}}, record.StudySLO(), record.Meta{})
+	unstreamed := record.Summarize([]record.Request{{Result: record.OK, OutputTokens: record.Some(1), E2E: record.Some(1.0)}}, record.StudySLO(), record.Meta{})
 	require.Contains(t, unstreamed.Notes, unstreamedNote)
 }
 

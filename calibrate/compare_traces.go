@@ -21,7 +21,7 @@ type trace struct {
 	spans   []interval
 	prompts tokenMean // input tokens of the requests sent
 	first   int       // families whose first request says what it hit
-	warm    int       // of those, the ones that hit
+	warm    int       // of those, the ones that found most of their prompt in the cache
 	gauges  gauges    // as scraped
 }
 
@@ -82,7 +82,7 @@ func traceOf(requests []record.Request) *trace {
 	for i := range requests {
 		t.add(&requests[i])
 	}
-	t.firstSightings(requests)
+	t.first, t.warm = record.FirstSightings(requests)
 	return t
 }
 
@@ -123,29 +123,6 @@ func (t *trace) group(tenant string) int {
 		t.groups = slices.Insert(t.groups, at, groupTimes{tenant: tenant})
 	}
 	return at
-}
-
-// firstSightings counts the families whose first request hit the cache.
-func (t *trace) firstSightings(requests []record.Request) {
-	first := map[int]*record.Request{}
-	for i := range requests {
-		r := &requests[i]
-		family, ok := r.Family.Get()
-		if !ok || r.Outcome() == record.DroppedArrival {
-			continue
-		}
-		if seen := first[family]; seen == nil || r.Started.Or(0) < seen.Started.Or(0) {
-			first[family] = r
-		}
-	}
-	for _, r := range first {
-		if cached, ok := r.CachedTokens.Get(); ok {
-			t.first++
-			if cached > 0 {
-				t.warm++
-			}
-		}
-	}
 }
 
 // of is the times of the tenant; nil when it has none. "" is the whole.

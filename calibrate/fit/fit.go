@@ -83,6 +83,7 @@ type Result struct {
 	Runs        []Errors
 	Data        string // digest of what was measured
 	Coverage    Coverage
+	Notes       []string // of the runs, each with the run's name
 
 	base         *model.Profile
 	environments map[string]*model.Profile
@@ -164,7 +165,14 @@ func enough(runs []Run, parameters int) error {
 
 // result describes the point at.
 func (s *search) result(fitted []Fitted, before, at *point) *Result {
+	var notes []string
+	for i := range s.problem.runs {
+		for _, note := range s.problem.runs[i].Notes {
+			notes = append(notes, s.problem.runs[i].Name+": "+note)
+		}
+	}
 	r := &Result{
+		Notes:      notes,
 		Parameters: fitted, Objective: at.objective, Before: before.objective,
 		Evaluations: s.evaluations, Complete: s.ctx.Err() == nil,
 		Runs: s.problem.errors(at), Data: s.problem.digest(), Coverage: s.problem.coverage,

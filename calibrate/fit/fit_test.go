@@ -209,6 +209,27 @@ func TestFitIsDeterministic(t *testing.T) {
 	require.Contains(t, one, "training errors")
 }
 
+// Data that pins down none of the parameters leaves the profile as it is.
+func TestNothingIdentified(t *testing.T) {
+	o := options(t, "decode_1", "per_decode") // no batch is beyond the table
+	o.Parameters[0].Low, o.Parameters[0].High = 0.05, 0.0566
+	o.Polish = 10
+	r, err := fit.Fit(context.Background(), lone(t), o)
+	require.NoError(t, err)
+	require.True(t, r.Complete)
+	require.Equal(t, r.Before, r.Objective)
+	require.Contains(t, r.Parameters[0].Why, "it went to its bound")
+
+	o.Parameters = o.Parameters[1:]
+	r, err = fit.Fit(context.Background(), lone(t), o)
+	require.NoError(t, err)
+	require.Equal(t, r.Before, r.Objective)
+	for _, f := range r.Parameters {
+		require.False(t, f.Identified)
+		require.Equal(t, f.Start, f.Value)
+	}
+}
+
 func TestCrossValidation(t *testing.T) {
 	var runs []fit.Run
 	for _, seed := range []string{"1", "2", "3"} {

@@ -93,7 +93,9 @@ func (s *search) judge(free []int, at *point) ([]Fitted, *point) {
 			return s.fitted(at, free, nil, why), at
 		}
 		s.best = first
-		s.descend(x, free)
+		if len(free) > 0 {
+			s.descend(x, free)
+		}
 		at = s.best
 	}
 }

@@ -33,7 +33,8 @@ type Input struct {
 
 // Load reads the measured runs. Where a phase has request records its phase
 // record is not used. A run of several replicas is compared by distribution:
-// chance decides which of them a request goes to.
+// chance decides which of them a request goes to. The scenario of a run with request
+// records is made to begin warm, and its prompts as long, as theirs; its Notes say so.
 func Load(in Input) ([]Run, error) {
 	var (
 		runs     []Run
@@ -189,6 +190,11 @@ func gather(setups []setup, requests []record.Request, phases []record.Phase, in
 	}
 	if len(c.runs) == 0 && len(c.problems) == 0 {
 		c.problems = append(c.problems, fmt.Errorf("none of the records is of phase %s", strings.Join(in.Phases, ", ")))
+	}
+	for i := range c.runs {
+		if err := c.runs[i].align(); err != nil {
+			c.problems = append(c.problems, err)
+		}
 	}
 	return c.runs, errors.Join(c.problems...)
 }

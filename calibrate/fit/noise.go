@@ -70,7 +70,7 @@ func (r *Result) residues(run *Run) ([]residue, error) {
 	var all []residue
 	for i := range run.Requests {
 		q := &run.Requests[i]
-		tpot, ok := q.TPOT.Get()
+		tpot, ok := q.MeanTokenTime().Get()
 		at, found := slices.BinarySearchFunc(answers, indexes[i], func(a answered, index int) int { return cmp.Compare(a.index, index) })
 		if !ok || !found || !succeeded(q) || math.IsNaN(answers[at].tpot) {
 			continue

@@ -27,6 +27,9 @@ func (r *Result) Write(w io.Writer, folds []Fold) error {
 	}
 	r.writeErrors(tw, folds)
 	r.writeCoverage(tw)
+	for _, note := range r.Notes {
+		fmt.Fprintln(tw, "Note:", note)
+	}
 	return tw.Flush()
 }
 

@@ -24,6 +24,8 @@ type Run struct {
 	Figures  []Figure
 	// Weight is the run's share of the objective beside others; 0 is 1.
 	Weight float64
+	// Notes are what is to be known of the run, for people.
+	Notes []string
 	// Sorted compares the distributions instead of request with request: where
 	// chance decides which replica a request goes to.
 	Sorted bool
@@ -120,8 +122,10 @@ func observe(number int, r *Run, plan []planned) []observation {
 
 // planned is an arrival of the simulated plan.
 type planned struct {
-	index int
-	start float64 // s
+	index         int
+	start         float64    // s
+	input, output record.Int // tokens of the prompt, and to be asked for
+	sent          bool
 }
 
 // match finds the arrival of the plan that each measured request is: by its
@@ -183,7 +187,7 @@ func latency(q *record.Request, metric Latency) record.Float {
 	if metric == TTFT {
 		return q.TTFT
 	}
-	return q.TPOT
+	return q.MeanTokenTime()
 }
 
 // measured are the sorted latencies of the successes.
@@ -211,7 +215,7 @@ func (r *Run) simulate(p *model.Profile) (answers []answered, plan []planned, ph
 			out.tpot = v
 		}
 		answers = append(answers, out)
-		plan = append(plan, planned{out.index, q.Started.Or(0)})
+		plan = append(plan, planned{out.index, q.Started.Or(0), q.InputTokens, q.RequestedOutput, q.Outcome() != record.DroppedArrival})
 	}
 	if phase, err = sim.Run(s); err != nil {
 		return nil, nil, nil, fmt.Errorf("%s: %w", r.Name, err)

@@ -55,6 +55,9 @@ func (s *search) over() bool { return s.err != nil || s.ctx.Err() != nil }
 // run searches with the free parameters, the others at the base's values, and
 // returns the best point.
 func (s *search) run(free []int) *point {
+	if len(free) == 0 {
+		return s.best
+	}
 	rng := random.Stream(s.o.Seed, "calibration starts")
 	for k := 0; k < s.o.Starts && !s.over(); k++ {
 		x := s.start()

@@ -2,9 +2,12 @@ package metrics
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -232,6 +235,39 @@ func TestReadRunDir(t *testing.T) {
 		require.Contains(t, text, want+"\n")
 	}
 	require.Equal(t, 2, strings.Count(text, "vllm:num_requests_waiting{"), "what is of no phase is left out")
+
+	for _, name := range []string{record.RequestsFile, sim.TimelineFile} {
+		inTwoStreams(t, filepath.Join(dir, name))
+	}
+	x, err = ReadRunDir(t.Context(), dir, Options{Step: 1})
+	require.NoError(t, err)
+	require.Equal(t, text, openMetrics(t, x), "several gzip streams are one file")
+
+	timeline := filepath.Join(dir, sim.TimelineFile)
+	data, err := os.ReadFile(timeline)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(timeline, append(data, "garbage"...), 0o600))
+	_, err = ReadRunDir(t.Context(), dir, Options{Step: 1})
+	require.EqualError(t, err, timeline+":4: the gzip data end, and something that is no gzip follows")
+}
+
+// inTwoStreams packs a packed file anew, its first line by itself.
+func inTwoStreams(t *testing.T, name string) {
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	text, err := io.ReadAll(r)
+	require.NoError(t, err)
+	first := bytes.IndexByte(text, '\n') + 1
+	var out bytes.Buffer
+	for _, part := range [][]byte{text[:first], text[first:]} {
+		w := gzip.NewWriter(&out)
+		_, err := w.Write(part)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	require.NoError(t, os.WriteFile(name, out.Bytes(), 0o600))
 }
 
 func TestReadRunDirProblems(t *testing.T) {

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fleetsim/gunzip"
 	"fleetsim/sim"
 	"fleetsim/sim/record"
 )
@@ -148,7 +148,7 @@ func (a *assignment) missing(phases []record.Phase) error {
 func recorded(p *record.Phase) int { return p.Requests.Or(0) + p.Dropped.Or(0) }
 
 func (x *Export) readTimeline(name string, r io.Reader) error {
-	packed, err := gzip.NewReader(bufio.NewReader(r))
+	packed, err := gunzip.NewReader(bufio.NewReader(r))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

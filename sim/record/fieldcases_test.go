@@ -100,10 +100,21 @@ func TestF05RefusalsCountAgainstTheShare(t *testing.T) {
 	equal(t, "refusing: errors", refusing.Errors, record.Some(50))
 }
 
-// F06: TPOT is over the tokens received, whatever was asked for.
-func TestF06TokenTimeByTokensReceived(t *testing.T) {
-	p := summarize(t, `{"result":"ok","requested_output":4096,"output_tokens":512,"ttft":0.1,"e2e":6.1}`)
-	equal(t, "tpot.p50", p.TPOT.P50, record.Some((6.1-0.1)/511))
+// F06: TPOT is over the tokens received, whatever was asked for. What was asked
+// for decides success alone: a short answer is none, and that is said.
+func TestF06ShortAnswer(t *testing.T) {
+	const short = `{"result":"ok","requested_output":4096,"output_tokens":512,"ttft":0.1,"e2e":6.1}`
+	r := readRequests(t, short)[0]
+	equal(t, "tpot", r.MeanTokenTime(), record.Some((6.1-0.1)/511))
+	p := summarize(t, short, `{"result":"ok","requested_output":11,"output_tokens":11,"ttft":0.2,"e2e":1.1,"started_relative_seconds":0}`)
+	equal(t, "success", p.Success, record.Some(1))
+	equal(t, "failed", p.Failed, record.Some(1))
+	equal(t, "tpot.p50", p.TPOT.P50, record.TPOT(record.Some(0.2), record.Some(1.1), record.Some(11)))
+	equal(t, "throughput", p.OutputTokensPerSecond, record.Some(11/1.1))
+	equal(t, "category", p.ErrorCategories.Of("wrong_output_tokens"), 1)
+	if !slices.Equal(p.Notes, []string{"1 of 2 requests say ok but hold fewer or more tokens than were asked for: counted as failed"}) {
+		t.Errorf("not said: %q", p.Notes)
+	}
 }
 
 // F08: TPOT is over usage tokens, not over the chunks that carried them.
@@ -120,17 +131,25 @@ func TestF18UsageMissing(t *testing.T) {
 	equal(t, "tokens", r.OutputTokens, record.Int{})
 }
 
-// F19: a broken stream that its source calls ok, with text but no tokens, is a
-// failure, and that is said.
+// F19: a broken stream that its source calls ok, with text but no tokens or an
+// unknown number of them, is a failure, and that is said.
 func TestF19BrokenStreamCalledOK(t *testing.T) {
-	p := summarize(t,
-		`{"result":"ok","http_status":200,"ttft":0.1,"e2e":1.5,"output_tokens":0}`,
-		`{"result":"ok","http_status":200,"ttft":0.2,"tpot":0.1,"e2e":1.2,"output_tokens":11}`)
-	equal(t, "success", p.Success, record.Some(1))
-	equal(t, "failed", p.Failed, record.Some(1))
-	equal(t, "ttft.p50", p.TTFT.P50, record.Some(0.2))
-	if !slices.Contains(p.Notes, "1 of 2 requests say ok but hold no tokens: counted as failed") {
-		t.Errorf("not said: %q", p.Notes)
+	for _, c := range []struct{ tokens, category, note string }{
+		{`,"output_tokens":0`, "empty_answer", "1 of 2 requests say ok but hold no tokens: counted as failed"},
+		{`,"output_tokens":null`, "usage_missing", "1 of 2 requests say ok but not how many tokens came: counted as failed"},
+		{"", "usage_missing", "1 of 2 requests say ok but not how many tokens came: counted as failed"},
+	} {
+		p := summarize(t,
+			`{"result":"ok","http_status":200,"ttft":0.1,"e2e":1.5`+c.tokens+`}`,
+			`{"result":"ok","http_status":200,"ttft":0.2,"tpot":0.1,"e2e":1.1,"output_tokens":11,"started_relative_seconds":0}`)
+		equal(t, "success", p.Success, record.Some(1))
+		equal(t, "failed", p.Failed, record.Some(1))
+		equal(t, "ttft.p50", p.TTFT.P50, record.Some(0.2))
+		equal(t, "throughput", p.OutputTokensPerSecond, record.Some(11/1.1))
+		equal(t, "category", p.ErrorCategories.Of(c.category), 1)
+		if !slices.Equal(p.Notes, []string{c.note}) {
+			t.Errorf("with tokens %q: said is %q", c.tokens, p.Notes)
+		}
 	}
 }
 

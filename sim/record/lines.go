@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"fleetsim/gunzip"
 )
 
 // A LineError is one problem at one place of an input; it prints as
@@ -19,10 +21,7 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem) }
 
-var (
-	byteOrderMark = []byte("\xef\xbb\xbf")
-	gzipMagic     = []byte{0x1f, 0x8b}
-)
+var byteOrderMark = []byte("\xef\xbb\xbf")
 
 // lines reads a text input line by line, unpacked when it is gzip, without byte
 // order mark, line ends and blank lines.
@@ -39,8 +38,8 @@ func newLines(file string, r io.Reader, limit int) *lines {
 	l := &lines{file: file, limit: limit}
 	packed := bufio.NewReader(r)
 	l.r = packed
-	if magic, _ := packed.Peek(len(gzipMagic)); bytes.Equal(magic, gzipMagic) {
-		unpacked, err := gzip.NewReader(packed)
+	if gunzip.Is(packed) {
+		unpacked, err := gunzip.NewReader(packed)
 		if err != nil {
 			l.line = 1
 			l.err = l.broken(err)
@@ -107,6 +106,8 @@ func (l *lines) read() (line []byte, tooLong bool) {
 			continue
 		case err == io.EOF:
 			l.err = err
+		case err == gunzip.ErrTrailing: // what stands before is whole
+			l.err = l.broken(err)
 		case err != nil:
 			l.err = l.broken(err)
 			return nil, false
@@ -122,6 +123,8 @@ func (l *lines) problem(format string, args ...any) *LineError {
 // broken is the error of an input that cannot be read on.
 func (l *lines) broken(err error) *LineError {
 	switch {
+	case err == gunzip.ErrTrailing:
+		return l.problem("%v; what stands before was read", err)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return l.problem("the gzip data end here, too early: the file was cut off; what stands before was read")
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):

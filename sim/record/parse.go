@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -64,6 +65,30 @@ func kindOf(data []byte) string {
 		return "null"
 	}
 	return "a number"
+}
+
+// isTwice is the problem with a member whose name stands twice in its object:
+// which of the values is meant nobody knows.
+const isTwice = "is there twice"
+
+// A nameSet holds names. It is for the few of one object that are read: they are
+// compared one by one, and mostly not even that.
+type nameSet struct {
+	names  []string
+	hashes uint64 // a bit for each name
+}
+
+func (s *nameSet) clear() { s.names, s.hashes = s.names[:0], 0 }
+
+// add reports whether the name is new.
+func (s *nameSet) add(name string) bool {
+	hash := uint64(1) << (uint(len(name)*7+int(name[0])+int(name[len(name)-1])*3) % 64)
+	if s.hashes&hash != 0 && slices.Contains(s.names, name) {
+		return false
+	}
+	s.hashes |= hash
+	s.names = append(s.names, name)
+	return true
 }
 
 // members calls f with name and value of each member of object, in order. object
@@ -159,6 +184,7 @@ func unquote(quoted []byte) string {
 // wrong with them.
 type parser struct {
 	texts    map[string]string
+	read     nameSet // of the request at hand
 	problems []error
 }
 
@@ -285,12 +311,19 @@ func (p *parser) remember(quoted []byte) string {
 	return s
 }
 
-// object calls f with the members of an object; null has none. It reports whether
-// there was an object.
+// object calls f with the members of an object; null has none, and no two have one
+// name. It reports whether there was an object.
 func (p *parser) object(name string, value []byte, f func(name string, value []byte)) bool {
 	switch value[0] {
 	case '{':
-		p.members(value, f)
+		seen := make(map[string]bool)
+		p.members(value, func(member string, value []byte) {
+			if seen[member] {
+				p.complain(name, "%q %s", member, isTwice)
+			}
+			seen[member] = true
+			f(member, value)
+		})
 		return true
 	case 'n':
 		return false

@@ -219,7 +219,7 @@ func TestSummarizeGroups(t *testing.T) {
 // Arrivals that have no record count as dropped; whose they were is unknown when
 // there are several tenants.
 func TestSummarizePlanned(t *testing.T) {
-	reqs := readRequests(t, `{"result":"ok","tenant":"A"}`, `{"result":"ok","tenant":"B"}`)
+	reqs := readRequests(t, `{"result":"ok","output_tokens":1,"tenant":"A"}`, `{"result":"ok","output_tokens":1,"tenant":"B"}`)
 	p := record.Summarize(reqs, record.SLO{}, record.Meta{Planned: record.Some(5)})
 	equal(t, "planned", p.Planned, record.Some(5))
 	equal(t, "dropped", p.Dropped, record.Some(3))

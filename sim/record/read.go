@@ -69,7 +69,12 @@ func (p *parser) request(line []byte, in *lines) (Request, error) {
 	if err := checkObject(line); err != nil {
 		p.problems = append(p.problems, err)
 	} else {
-		p.members(line, func(name string, value []byte) { p.requestMember(&r, name, value) })
+		p.read.clear()
+		p.members(line, func(name string, value []byte) {
+			if p.requestMember(&r, name, value) && !p.read.add(name) {
+				p.complain(name, isTwice)
+			}
+		})
 		p.settleResult(&r)
 	}
 	if len(p.problems) > 0 {
@@ -78,7 +83,8 @@ func (p *parser) request(line []byte, in *lines) (Request, error) {
 	return r, nil
 }
 
-func (p *parser) requestMember(r *Request, name string, value []byte) {
+// requestMember takes a member of the schema; it reports whether it is one.
+func (p *parser) requestMember(r *Request, name string, value []byte) bool {
 	switch name {
 	case "phase":
 		r.Phase = p.text(name, value)
@@ -122,7 +128,10 @@ func (p *parser) requestMember(r *Request, name string, value []byte) {
 		r.Selection = p.text(name, value)
 	case "imbalanced":
 		r.Imbalanced = p.bool(name, value)
+	default:
+		return false
 	}
+	return true
 }
 
 // family takes a number, or a string of digits as the phase records name them.
@@ -151,18 +160,13 @@ func (p *parser) settleResult(r *Request) {
 		return
 	}
 	why := ""
-	received, counted := r.OutputTokens.Get()
 	switch {
 	case status == 429:
 		r.Result = Rejected
 	case status != 200:
 		r.Result = Error
-	case !counted:
-		r.Result, why = Failed, "usage_missing"
-	case received == 0:
-		r.Result, why = Failed, "empty_answer"
-	case received < r.RequestedOutput.Or(0):
-		r.Result, why = Failed, "short_answer"
+	case r.tokensWrong() != "":
+		r.Result, why = Failed, r.tokensWrong()
 	default:
 		r.Result = OK
 	}

@@ -192,7 +192,12 @@ func (p *parser) phase(data []byte) Phase {
 		ph Phase
 		a  aliases
 	)
+	seen := make(map[string]bool)
 	p.members(data, func(name string, value []byte) {
+		if seen[name] {
+			p.complain(name, isTwice)
+		}
+		seen[name] = true
 		if !p.phaseMember(&ph, name, value) && !p.phaseAlias(&a, name, value) {
 			keep(&ph.Other, name, value)
 		}
@@ -291,7 +296,7 @@ func (p *parser) phaseAlias(a *aliases, name string, value []byte) bool {
 		a.droppedArrivals = p.count(name, value)
 		return true
 	case "config":
-		p.aliasObject(value, func(name string, value []byte) {
+		p.aliasObject(name, value, func(name string, value []byte) {
 			switch name {
 			case "phase":
 				a.configPhase = p.text("config.phase", value)
@@ -300,7 +305,7 @@ func (p *parser) phaseAlias(a *aliases, name string, value []byte) bool {
 			}
 		})
 	case "extra":
-		p.aliasObject(value, func(name string, value []byte) {
+		p.aliasObject(name, value, func(name string, value []byte) {
 			switch name {
 			case "planned":
 				a.extraPlanned = p.count("extra.planned", value)
@@ -318,9 +323,9 @@ func (p *parser) phaseAlias(a *aliases, name string, value []byte) bool {
 
 // aliasObject is members of a value that may be anything: another tool's member
 // of the same name is none of our business.
-func (p *parser) aliasObject(value []byte, f func(name string, value []byte)) {
+func (p *parser) aliasObject(name string, value []byte, f func(name string, value []byte)) {
 	if value[0] == '{' {
-		p.members(value, f)
+		p.object(name, value, f)
 	}
 }
 
@@ -406,12 +411,7 @@ func (p *parser) checkPhase(ph *Phase, a *aliases) {
 // namedList takes an object whose members are things of one kind; null is nil.
 func namedList[T any](p *parser, name string, value []byte, member func(p *parser, place, name string, value []byte) T) []T {
 	list := []T{}
-	seen := make(map[string]bool)
 	if !p.object(name, value, func(key string, value []byte) {
-		if seen[key] {
-			p.complain(name, "%q is there twice", key)
-		}
-		seen[key] = true
 		list = append(list, member(p, name+"."+key, key, value))
 	}) {
 		return nil

@@ -47,7 +47,6 @@ func TestReadRequestsTakesEveryDress(t *testing.T) {
 		{"spaces within", "{ \"phase\" : \"p\" , \"result\" : \"ok\" , \"http_status\" : 200 , \"ttft\" : 0.1 }\n" + b},
 		{"escapes", `{"\u0070hase":"\u0070","result":"\u006fk","http_status":2e2,"ttft":1e-1}` + "\n" + b},
 		{"counts as the sources write them", strings.Replace(a, "200", "200.0", 1) + "\n" + b},
-		{"the last of two wins", strings.Replace(a, "{", `{"ttft":9,`, 1) + "\n" + b},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +79,8 @@ func TestReadRequestsNamesEveryProblem(t *testing.T) {
 		`{"phase":"p","elapsed":3}`,
 		`{"result":["ok"],"family":"hot","input_tokens":9007199254740994}`,
 		`nonsense`,
-		`{"result":"ok","ttft":0.3}`,
+		`{"result":"ok","ttft":0.3,"x":1,"x":{"y":2,"y":3}}`,
+		`{"result":"ok","ttft":1,"http_status":200,"\u0074tft":2,"result":null}`,
 		`{"result":"ok","tt`,
 	}, "\n")
 	want := []string{
@@ -99,7 +99,9 @@ func TestReadRequestsNamesEveryProblem(t *testing.T) {
 		`run.jsonl:9: family: "hot"; allowed is a number from 0, or null`,
 		`run.jsonl:9: input_tokens: 9007199254740994; allowed is a whole number from 0 to 9007199254740992, or null`,
 		`run.jsonl:10: column 2: not JSON: invalid character 'o' in literal null (expecting 'u')`,
-		`run.jsonl:12: column 19: the record is unfinished: cut off here?`,
+		`run.jsonl:12: ttft: is there twice`,
+		`run.jsonl:12: result: is there twice`,
+		`run.jsonl:13: column 19: the record is unfinished: cut off here?`,
 	}
 	got, err := record.ReadRequests("run.jsonl", strings.NewReader(in))
 	if err == nil {
@@ -163,6 +165,29 @@ func TestReadRequestsOfACutFile(t *testing.T) {
 	}
 }
 
+// Behind whole gzip streams there may be something else: that is named, and all
+// that the streams hold is kept.
+func TestDataBehindTheGzipStream(t *testing.T) {
+	const a, b = `{"result":"ok","ttft":0.1}`, `{"result":"ok","ttft":0.2}`
+	want := readRequests(t, a, b)
+	for _, behind := range []string{"x", "more than a gzip header is long"} {
+		for _, end := range []string{"", "\n"} {
+			data := append(packed(t, []byte(a+"\n")), packed(t, []byte(b+end))...)
+			got, err := record.ReadRequests("f", strings.NewReader(string(data)+behind))
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("kept %+v, want %+v", got, want)
+			}
+			if err == nil || err.Error() != fmt.Sprintf("f:%d: the gzip data end, and something that is no gzip follows; what stands before was read", 2+len(end)) {
+				t.Errorf("with %q behind: %v", behind, err)
+			}
+		}
+		_, err := record.ReadPhases("f", strings.NewReader(string(packed(t, []byte(`[{"phase":"a"}]`)))+behind))
+		if err == nil || err.Error() != "f:1: the gzip data end, and something that is no gzip follows; what stands before was read" {
+			t.Errorf("a document with %q behind: %v", behind, err)
+		}
+	}
+}
+
 func TestReadRequestsLongLine(t *testing.T) {
 	long := `{"result":"ok","x":"` + strings.Repeat("y", 1<<20) + `"}`
 	for _, in := range []string{long + "\n{\"result\":\"ok\"}\n", "{\"result\":\"ok\"}\n" + long} {
@@ -202,7 +227,7 @@ func TestResultFromStatus(t *testing.T) {
 	tests := []struct{ in, result, category string }{
 		{`{"http_status":200,"output_tokens":3}`, record.OK, ""},
 		{`{"http_status":200,"output_tokens":3,"requested_output":3}`, record.OK, ""},
-		{`{"http_status":200,"output_tokens":2,"requested_output":3}`, record.Failed, "short_answer"},
+		{`{"http_status":200,"output_tokens":2,"requested_output":3}`, record.Failed, "wrong_output_tokens"},
 		{`{"http_status":200,"output_tokens":0}`, record.Failed, "empty_answer"},
 		{`{"http_status":200}`, record.Failed, "usage_missing"},
 		{`{"http_status":429}`, record.Rejected, ""},
@@ -280,7 +305,7 @@ func TestReadPhasesNamesEveryProblem(t *testing.T) {
 		{"more behind a record", "{\n\"phase\":\"a\"}\n]", 1, []string{`p:3: something follows the last record`}},
 		{"a list of numbers", "[1, 2]", 0, []string{`p:1: a number instead of a JSON object`, `p:1: a number instead of a JSON object`}},
 		{"a cut packed list", string(packed(t, []byte("[{\"phase\":\"a\"},\n{\"phase\":\"b\"}]"))[:20]), 0, nil},
-		{"a packed list cut before its end", string(packed(t, []byte("[{\"phase\":\"a\"}]"))[:43]), 1, nil},
+		{"a packed list cut before its end", string(packed(t, []byte("[{\"phase\":\"a\"}]"))[:30]), 1, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -87,9 +87,9 @@ const (
 )
 
 // Outcome classes the request. A success says ok, was not answered with a status
-// other than 200, and holds tokens unless it is unknown how many: an answer known
-// to be empty is a failure, whatever it calls itself. A 429 is a rejection,
-// whatever word the source has for it.
+// other than 200, and holds, by usage, as many tokens as were asked for, if
+// that is known: an answer that is shorter, empty or of unknown length is a failure,
+// whatever it calls itself. A 429 is a rejection, whatever word the source has for it.
 func (r *Request) Outcome() Outcome {
 	status, answered := r.HTTPStatus.Get()
 	switch {
@@ -97,15 +97,31 @@ func (r *Request) Outcome() Outcome {
 		return DroppedArrival
 	case r.Result == Rejected, status == 429:
 		return RejectedRequest
-	case r.Result != OK, answered && status != 200, r.emptyAnswer():
+	case r.Result != OK, answered && status != 200, r.tokensWrong() != "":
 		return FailedRequest
 	}
 	return Success
 }
 
-func (r *Request) emptyAnswer() bool {
-	n, known := r.OutputTokens.Get()
-	return known && n <= 0
+// Why the tokens of an answer make it no success, as error categories.
+const (
+	usageMissing = "usage_missing" // unknown how many: a broken stream looks so, too
+	emptyAnswer  = "empty_answer"
+	wrongTokens  = "wrong_output_tokens" // not as many as were asked for
+)
+
+// tokensWrong is why the answer's tokens make it no success; "" if they do not.
+func (r *Request) tokensWrong() string {
+	received, counted := r.OutputTokens.Get()
+	switch {
+	case !counted:
+		return usageMissing
+	case received == 0:
+		return emptyAnswer
+	case received != r.RequestedOutput.Or(received):
+		return wrongTokens
+	}
+	return ""
 }
 
 // MeanTokenTime is the request's TPOT in seconds per token: the recorded one, or

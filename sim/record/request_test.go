@@ -153,9 +153,12 @@ func TestOutcome(t *testing.T) {
 		want record.Outcome
 	}{
 		{"ok", record.Request{Result: "ok", HTTPStatus: status(200), OutputTokens: status(1)}, record.Success},
-		{"ok, status and tokens unknown", record.Request{Result: "ok"}, record.Success},
+		{"ok, status unknown", record.Request{Result: "ok", OutputTokens: status(1)}, record.Success},
+		{"ok, tokens unknown", record.Request{Result: "ok", HTTPStatus: status(200)}, record.FailedRequest},
+		{"ok, as asked", record.Request{Result: "ok", OutputTokens: status(3), RequestedOutput: status(3)}, record.Success},
+		{"ok, short", record.Request{Result: "ok", OutputTokens: status(2), RequestedOutput: status(3)}, record.FailedRequest},
 		{"ok, empty", record.Request{Result: "ok", OutputTokens: status(0)}, record.FailedRequest},
-		{"ok, but 500", record.Request{Result: "ok", HTTPStatus: status(500)}, record.FailedRequest},
+		{"ok, but 500", record.Request{Result: "ok", HTTPStatus: status(500), OutputTokens: status(1)}, record.FailedRequest},
 		{"dropped", record.Request{Result: "dropped"}, record.DroppedArrival},
 		{"rejected", record.Request{Result: "rejected"}, record.RejectedRequest},
 		{"429 by another word", record.Request{Result: "error", HTTPStatus: status(429)}, record.RejectedRequest},

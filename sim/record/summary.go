@@ -30,9 +30,8 @@ type Meta struct {
 // counters are absent in it; Replicas has what the requests tell of each.
 //
 // Quantiles are over successes. Good is decided anew by slo, whatever the records
-// say. Throughput is the successes' received tokens over the elapsed time; it is
-// absent when a success does not say its tokens. Notes names what the figures leave
-// out.
+// say. Throughput is the successes' received tokens over the elapsed time. Notes
+// names what the figures leave out.
 func Summarize(reqs []Request, slo SLO, meta Meta) Phase {
 	s := NewSummary(slo)
 	for i := range reqs {
@@ -203,10 +202,9 @@ func (s *Summary) all() *tally {
 type tally struct {
 	success, dropped, rejected, failed, good int
 
-	tokens        int // received by successes
-	unknownTokens int // successes that do not say theirs
-	emptyOK       int // called ok without a token
-	unstreamed    int // successes without TTFT
+	tokens     int    // received by successes
+	calledOK   Counts // failures that their source calls ok, by what is wrong with their tokens
+	unstreamed int    // successes without TTFT
 
 	ttft, tpot, e2e times
 	inputs          Range
@@ -222,8 +220,6 @@ func (t *tally) merge(o *tally) {
 	t.failed += o.failed
 	t.good += o.good
 	t.tokens += o.tokens
-	t.unknownTokens += o.unknownTokens
-	t.emptyOK += o.emptyOK
 	t.unstreamed += o.unstreamed
 	t.ttft.merge(&o.ttft)
 	t.tpot.merge(&o.tpot)
@@ -232,6 +228,9 @@ func (t *tally) merge(o *tally) {
 		if n, ok := end.Get(); ok {
 			t.inputs = t.inputs.with(n)
 		}
+	}
+	for _, c := range o.calledOK {
+		t.calledOK = t.calledOK.plus(c.Name, c.N)
 	}
 	for _, c := range o.categories {
 		t.categories = t.categories.plus(c.Name, c.N)
@@ -266,8 +265,8 @@ func (t *tally) add(r *Request, outcome Outcome, slo SLO, sketched bool) {
 		t.rejected++
 	default:
 		t.failed++
-		if r.Result == OK && r.emptyAnswer() {
-			t.emptyOK++
+		if wrong := r.tokensWrong(); r.Result == OK && wrong != "" {
+			t.calledOK = t.calledOK.add(wrong)
 		}
 	}
 	t.categories = t.categories.add(category(r, outcome))
@@ -301,11 +300,7 @@ func (t *tally) addSuccess(r *Request, slo SLO, sketched bool) {
 	if slo.withinBounds(r) {
 		t.good++
 	}
-	if n, ok := r.OutputTokens.Get(); ok {
-		t.tokens += n
-	} else {
-		t.unknownTokens++
-	}
+	t.tokens += r.OutputTokens.Or(0) // a success says them
 	if !r.TTFT.Valid() {
 		t.unstreamed++
 	}
@@ -322,8 +317,8 @@ func category(r *Request, outcome Outcome) string {
 		return r.ErrorCategory
 	case outcome == RejectedRequest:
 		return Rejected
-	case r.Result == OK && r.emptyAnswer():
-		return "empty_answer"
+	case r.Result == OK && r.HTTPStatus.Or(200) == 200:
+		return r.tokensWrong()
 	case r.Result == OK:
 		return "http_status_" + strconv.Itoa(r.HTTPStatus.Or(0))
 	case r.Result == "":
@@ -334,7 +329,7 @@ func category(r *Request, outcome Outcome) string {
 
 func (t *tally) throughput(elapsed Float) Float {
 	e, ok := elapsed.Get()
-	if !ok || e <= 0 || t.unknownTokens > 0 {
+	if !ok || e <= 0 {
 		return Float{}
 	}
 	return Some(float64(t.tokens) / e)
@@ -342,11 +337,14 @@ func (t *tally) throughput(elapsed Float) Float {
 
 func (t *tally) notes() []string {
 	var notes []string
-	if t.emptyOK > 0 {
-		notes = append(notes, fmt.Sprintf("%d of %d requests say ok but hold no tokens: counted as failed", t.emptyOK, t.sent()))
-	}
-	if t.unknownTokens > 0 {
-		notes = append(notes, fmt.Sprintf("%d of %d successes do not say their output tokens: no throughput", t.unknownTokens, t.success))
+	for _, but := range [...]struct{ wrong, what string }{
+		{usageMissing, "not how many tokens came"},
+		{emptyAnswer, "hold no tokens"},
+		{wrongTokens, "hold fewer or more tokens than were asked for"},
+	} {
+		if n := t.calledOK.Of(but.wrong); n > 0 {
+			notes = append(notes, fmt.Sprintf("%d of %d requests say ok but %s: counted as failed", n, t.sent(), but.what))
+		}
 	}
 	switch {
 	case t.unstreamed > 0 && t.unstreamed == t.success:

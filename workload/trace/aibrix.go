@@ -121,17 +121,26 @@ func aibrixResult(r *Reader, c *cursor, line int) error {
 	}
 	row.TTFTFloor = row.TTFT.Present
 	row.TPOTRule = EndMinusFirstChunk
-	switch {
-	case status != "success":
+	if status != "success" {
 		row.fail(row.Error)
-	case row.OutputTokens > 0:
-		row.Status = OK
-	case len(output) > 0:
-		row.Status = Unknown
-	default:
-		row.emptyAnswer(p)
+		return nil
 	}
+	row.ended(p, row.OutputTokens > 0 || len(output) == 0)
 	return nil
+}
+
+// ended decides what a request was whose source calls it complete, by the tokens of
+// its answer: with none it is a failure, and when the source did not count them it
+// is unknown whether the stream broke.
+func (row *Row) ended(p *pending, counted bool) {
+	switch {
+	case !counted:
+		row.Status = Unknown
+	case row.OutputTokens == 0:
+		row.emptyAnswer(p)
+	default:
+		row.Status = OK
+	}
 }
 
 // statusInText finds an HTTP status in an error's text where tools put it: at the

@@ -29,6 +29,46 @@ func TestF02EmptyAnswerIsNoSuccess(t *testing.T) {
 	require.Equal(t, Failed, rows[0].Status)
 }
 
+// F19: an answer whose tokens the source did not count may be a broken stream: it
+// is unknown, not empty.
+func TestF19NoTokenCount(t *testing.T) {
+	for _, tokens := range []string{`,"output_tokens":null`, ""} {
+		text := `{"result":"ok","http_status":200,"input_tokens":9,"ttft":0.1,"e2e":1.5,"started_relative_seconds":1` + tokens + "}"
+		r := openText(t, text, Options{KeepAll: true})
+		require.Equal(t, Unknown, readAll(t, r)[0].Status, tokens)
+		r = openText(t, text, Options{})
+		require.Empty(t, readAll(t, r))
+		require.Equal(t, "1 with an answer but no token count", r.Report().Skipped.String(), tokens)
+	}
+}
+
+// A key that stands twice is refused where it is read, at any depth; what nobody
+// reads may be as it likes.
+func TestKeysThatStandTwice(t *testing.T) {
+	record := func(more string) string {
+		return `{"result":"ok","input_tokens":9,"output_tokens":3,"ttft":1,"started_relative_seconds":1` + more + "}"
+	}
+	perf := func(more string) string {
+		return `{"start_time": 0, "end_time": 1, "error": null, "info": {"input_tokens": 5, "response_metrics": {"output_tokens": 5` + more + `}}}`
+	}
+	for _, c := range []struct{ text, want string }{
+		{record(`,"ttft":2`), "in:2: ttft: is there twice"},
+		{record(`,"\u0074tft":2`), "in:2: ttft: is there twice"},
+		{record(`,"output_tokens":null`), "in:2: output_tokens: is there twice"},
+		{record(`,"x":1,"x":2,"y":{"ttft":1,"z":[],"z":[{}]}`), ""},
+		{perf(`,"output_tokens":6`), "in:2: info.response_metrics.output_tokens: is there twice"},
+		{perf(`,"server_usage":{"completion_tokens":5,"x":1},"input_tokens":5,"x":1,"x":2`), ""},
+		{perf(`,"output_token_times":[1],"output_token_times":[1]`), "in:2: info.response_metrics.output_token_times: is there twice"},
+	} {
+		_, err := drain(openText(t, "\n"+c.text+"\n", Options{}))
+		if c.want == "" {
+			require.NoError(t, err, c.text)
+		} else {
+			require.EqualError(t, err, c.want, c.text)
+		}
+	}
+}
+
 // F06: TPOT is by the tokens that came, not by those asked for.
 func TestF06TokensReceived(t *testing.T) {
 	r := openText(t, `[{"start_time": 0, "end_time": 6.1, "request": "{\"max_tokens\": 4096}", "error": null, "info": {"input_tokens": 5,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -20,6 +21,9 @@ type cursor struct {
 	i int
 
 	counted, newlines int // lines ended before b[counted], see lineAt
+
+	keys    [][]byte // those read of the objects around the cursor, the outer before the inner
+	skipped bool     // the value last consumed
 }
 
 // maxDepth bounds nesting.
@@ -123,8 +127,17 @@ func (c *cursor) end() error {
 }
 
 // object calls f at each value with its key, which is valid until f returns; f
-// must consume the value.
+// must consume the value. A key twice is an error unless f skips its values: which
+// of them is meant nobody knows.
 func (c *cursor) object(f func(key []byte) error) error {
+	outer := len(c.keys)
+	err := c.members(f, true)
+	c.keys, c.skipped = c.keys[:outer], false
+	return err
+}
+
+// members is object; keys may come twice unless once is set.
+func (c *cursor) members(f func(key []byte) error, once bool) error {
 	if err := c.expect('{'); err != nil {
 		return err
 	}
@@ -132,6 +145,7 @@ func (c *cursor) object(f func(key []byte) error) error {
 		c.i++
 		return nil
 	}
+	read := keySet{first: len(c.keys)}
 	for {
 		key, err := c.str()
 		if err != nil {
@@ -140,7 +154,12 @@ func (c *cursor) object(f func(key []byte) error) error {
 		if err := c.expect(':'); err != nil {
 			return err
 		}
-		if err := f(key); err != nil {
+		c.skipped = false
+		err = f(key)
+		if once && err == nil && !c.skipped && !read.add(c, key) {
+			err = c.errorf("is there twice")
+		}
+		if err != nil {
 			return under(string(key), err)
 		}
 		if c.peek() == ',' {
@@ -149,6 +168,27 @@ func (c *cursor) object(f func(key []byte) error) error {
 		}
 		return c.expect('}')
 	}
+}
+
+// A keySet is the keys of one object that were read: those of the cursor from
+// first on. They are few; most are known to be new by a hash.
+type keySet struct {
+	first  int
+	hashes uint64 // a bit for each
+}
+
+// add reports whether the key is new.
+func (s *keySet) add(c *cursor, key []byte) bool {
+	hash := uint64(1)
+	if n := len(key); n > 0 {
+		hash <<= (uint(n)*7 + uint(key[0]) + uint(key[n-1])*3) % 64
+	}
+	if s.hashes&hash != 0 && slices.ContainsFunc(c.keys[s.first:], func(k []byte) bool { return bytes.Equal(k, key) }) {
+		return false
+	}
+	s.hashes |= hash
+	c.keys = append(c.keys, key)
+	return true
 }
 
 // array calls f at each element with its index; f must consume the element.
@@ -168,6 +208,7 @@ func (c *cursor) array(f func(i int) error) error {
 			c.i++
 			continue
 		}
+		c.skipped = false // though its elements may have been
 		return c.expect(']')
 	}
 }
@@ -324,7 +365,11 @@ func unescapeRune(s []byte) (r rune, n int) {
 }
 
 // skip consumes the value at the cursor.
-func (c *cursor) skip() error { return c.skipBelow(0) }
+func (c *cursor) skip() error {
+	err := c.skipBelow(0)
+	c.skipped = true
+	return err
+}
 
 func (c *cursor) skipBelow(depth int) error {
 	if depth > maxDepth {
@@ -332,7 +377,7 @@ func (c *cursor) skipBelow(depth int) error {
 	}
 	switch b := c.peek(); {
 	case b == '{':
-		return c.object(func([]byte) error { return c.skipBelow(depth + 1) })
+		return c.members(func([]byte) error { return c.skipBelow(depth + 1) }, false)
 	case b == '[':
 		return c.array(func(int) error { return c.skipBelow(depth + 1) })
 	case b == '"':

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"fleetsim/gunzip"
 )
 
 // sniffBytes is how much of an input is looked at to find its format.
@@ -23,8 +25,8 @@ type input struct {
 func openInput(r io.Reader) (*input, error) {
 	raw := bufio.NewReaderSize(r, sniffBytes)
 	in := &input{Reader: raw}
-	if magic, _ := raw.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(raw)
+	if gunzip.Is(raw) {
+		z, err := gunzip.NewReader(raw)
 		if err != nil {
 			return nil, fmt.Errorf("gzip header: %w", err)
 		}
@@ -42,6 +44,8 @@ func (in *input) truncation(err error) string {
 	switch {
 	case !in.gzipped:
 		return ""
+	case err == gunzip.ErrTrailing:
+		return err.Error()
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the gzip stream is cut off"
 	case errors.Is(err, gzip.ErrChecksum):

@@ -29,8 +29,8 @@ func aiperfRecord(r *Reader, c *cursor, line int) error {
 	p := r.stage(line)
 	row := &p.row
 	var meta aiperfMetadata
+	var tokens aiperfTokens
 	failed := false
-	errorInput := 0
 	err := c.object(func(key []byte) error {
 		switch string(key) {
 		case "metadata":
@@ -39,7 +39,7 @@ func aiperfRecord(r *Reader, c *cursor, line int) error {
 			if c.null() {
 				return nil
 			}
-			return c.object(func(key []byte) error { return row.aiperfMetric(c, string(key), &errorInput) })
+			return c.object(func(key []byte) error { return row.aiperfMetric(c, string(key), &tokens) })
 		case "error":
 			failed = !c.null()
 			if !failed {
@@ -64,21 +64,20 @@ func aiperfRecord(r *Reader, c *cursor, line int) error {
 	if meta.phase == "warmup" {
 		p.skip = "warm-up"
 	}
-	if row.InputTokens == 0 {
-		row.InputTokens = errorInput
-	}
+	row.InputTokens, row.OutputTokens = firstOf(tokens.input, tokens.errorInput).Value, tokens.output.Value
 	switch {
 	case meta.cancelled:
 		row.Status = Cancelled
 	case failed:
 		row.fail(row.Error)
-	case row.OutputTokens == 0:
-		row.emptyAnswer(p)
 	default:
-		row.Status = OK
+		row.ended(p, tokens.output.Present)
 	}
 	return nil
 }
+
+// aiperfTokens are the counts among a request's metrics.
+type aiperfTokens struct{ input, errorInput, output Optional[int] }
 
 func (m *aiperfMetadata) decode(c *cursor, unit TimeUnit) error {
 	return c.object(func(key []byte) (err error) {
@@ -105,16 +104,16 @@ func (m *aiperfMetadata) decode(c *cursor, unit TimeUnit) error {
 }
 
 // aiperfMetric reads one metric, in the unit that it says it has.
-func (row *Row) aiperfMetric(c *cursor, name string, errorInput *int) error {
+func (row *Row) aiperfMetric(c *cursor, name string, counts *aiperfTokens) error {
 	var duration *Optional[simtime.Time]
-	var tokens *int
+	var tokens *Optional[int]
 	switch name {
 	case "input_sequence_length":
-		tokens = &row.InputTokens
+		tokens = &counts.input
 	case "output_sequence_length":
-		tokens = &row.OutputTokens
+		tokens = &counts.output
 	case "error_isl":
-		tokens = errorInput
+		tokens = &counts.errorInput
 	case "time_to_first_token":
 		duration = &row.TTFT
 	case "inter_token_latency":
@@ -143,12 +142,13 @@ func (row *Row) aiperfMetric(c *cursor, name string, errorInput *int) error {
 		return err
 	}
 	c.i = start
-	return c.object(func(key []byte) error {
+	return c.object(func(key []byte) (err error) {
 		switch {
 		case string(key) != "value":
 			return c.skip()
 		case tokens != nil:
-			return c.countInto(tokens)
+			*tokens, err = c.count()
+			return err
 		}
 		return c.spanInto(duration, unit)
 	})

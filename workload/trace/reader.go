@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 
+	"fleetsim/gunzip"
 	"fleetsim/simtime"
 )
 
@@ -281,6 +282,7 @@ func (r *Reader) book(line int, err error) {
 // lineSteps reads one JSON value a line.
 func (r *Reader) lineSteps() func() error {
 	l := &lines{in: r.in, limit: r.opts.MaxLineBytes}
+	c := &cursor{}
 	return func() error {
 		line, whole, err := l.next()
 		r.report.Lines = l.n
@@ -295,7 +297,7 @@ func (r *Reader) lineSteps() func() error {
 				return r.cutOff(fmt.Sprintf("%s in line %d", cut, l.n))
 			}
 		}
-		c := &cursor{b: line}
+		*c = cursor{b: line, keys: c.keys[:0]}
 		if c.peek() == 0 {
 			return nil
 		}
@@ -309,9 +311,13 @@ func (r *Reader) lineSteps() func() error {
 	}
 }
 
-// endsEarly says how the input ends early when its last line has no end.
+// endsEarly says how the input ends early when its last line has no end, "" if
+// the line is whole all the same.
 func (r *Reader) endsEarly() string {
 	_, err := r.in.Peek(1)
+	if err == gunzip.ErrTrailing {
+		return ""
+	}
 	return r.in.truncation(err)
 }
 
@@ -329,6 +335,9 @@ func (r *Reader) record(c *cursor, line int) error {
 // other, or a list of them.
 func (r *Reader) documentStep() error {
 	data, err := io.ReadAll(io.LimitReader(r.in, int64(r.opts.MaxDocumentBytes)+1))
+	if err == gunzip.ErrTrailing {
+		err = r.cutOff(err.Error()) // what stands before may be whole
+	}
 	if cut := r.in.truncation(err); cut != "" {
 		return fmt.Errorf("%s: a JSON document cannot be read in part", cut)
 	}

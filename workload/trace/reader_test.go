@@ -89,6 +89,26 @@ func TestTruncatedGzipKeepsWhatWasRead(t *testing.T) {
 	require.Equal(t, "the gzip stream fails its checksum", r.Report().Truncated)
 }
 
+// Behind whole gzip streams there may be something else: that is said, and nothing
+// of what the streams hold is lost.
+func TestDataBehindTheGzipStream(t *testing.T) {
+	for name, text := range map[string]string{
+		"lines":       mooncakeLine(0) + mooncakeLine(5),
+		"no line end": strings.TrimSuffix(mooncakeLine(0)+mooncakeLine(5), "\n"),
+		"a list":      "[" + mooncakeLine(0) + "," + mooncakeLine(5) + "]",
+		"CSV":         "arrived_at,num_prefill_tokens,num_decode_tokens\n0,1,1\n1,5,1",
+	} {
+		for _, behind := range []string{"x", "more than a gzip header is long"} {
+			r := openText(t, zip(t, text)+behind, Options{})
+			require.Len(t, readAll(t, r), 2, name)
+			require.Equal(t, "the gzip data end, and something that is no gzip follows", r.Report().Truncated, name)
+			require.Contains(t, r.Report().String(), "\nnot read to the end: the gzip data end, and something that is no gzip follows; what came before it is kept")
+			_, err := drain(openText(t, zip(t, text)+behind, Options{Strict: true}))
+			require.ErrorContains(t, err, "the gzip data end, and something that is no gzip follows", name)
+		}
+	}
+}
+
 func TestHalfALineAtTheEnd(t *testing.T) {
 	for _, cut := range []string{`{"timestamp": 9, "inp`, `{"timestamp": 9`, `{`, `{"timestamp": 9, "input_length": 9, "output_length": 1`} {
 		r := openText(t, mooncakeLine(0)+mooncakeLine(5)+cut, Options{})

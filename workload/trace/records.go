@@ -14,6 +14,7 @@ func requestRecord(r *Reader, c *cursor, line int) error {
 	p := r.stage(line)
 	row := &p.row
 	var result, category string
+	var output Optional[int]
 	err := c.object(func(key []byte) (err error) {
 		switch string(key) {
 		case "phase":
@@ -33,7 +34,7 @@ func requestRecord(r *Reader, c *cursor, line int) error {
 		case "input_tokens":
 			err = c.countInto(&row.InputTokens)
 		case "output_tokens":
-			err = c.countInto(&row.OutputTokens)
+			output, err = c.count()
 		case "requested_output":
 			err = c.countInto(&row.RequestedOutput)
 		case "cached_tokens":
@@ -61,15 +62,13 @@ func requestRecord(r *Reader, c *cursor, line int) error {
 	if err != nil {
 		return err
 	}
+	row.OutputTokens = output.Value
 	if row.Family == "-1" {
 		row.Family = ""
 	}
 	switch {
 	case result == "ok":
-		row.Status = OK
-		if row.OutputTokens == 0 {
-			row.emptyAnswer(p)
-		}
+		row.ended(p, output.Present)
 	case result == "dropped":
 		row.Status = Dropped
 	case result == "rejected":

@@ -127,7 +127,7 @@ type Report struct {
 	// them.
 	Bad      int
 	Problems []Problem
-	// Truncated says how the source ended early, "" if it did not.
+	// Truncated says why the source was not read to its end, "" if it was.
 	Truncated string
 	// Warnings are complete when all rows have been read.
 	Warnings []string
@@ -234,7 +234,7 @@ func (r *Report) String() string {
 		}
 	}
 	if r.Truncated != "" {
-		fmt.Fprintf(&b, "\ntruncated: %s; what came before it is kept", r.Truncated)
+		fmt.Fprintf(&b, "\nnot read to the end: %s; what came before it is kept", r.Truncated)
 	}
 	for _, w := range r.Warnings {
 		b.WriteString("\nwarning: " + w)

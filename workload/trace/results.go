@@ -258,6 +258,7 @@ func (r *Reader) guidellmRequest(c *cursor, phase string, status Status) error {
 	var t guidellmTimes
 	var start Optional[instant]
 	var ttft, latency Optional[simtime.Time]
+	var output Optional[int]
 	turn := Optional[int]{}
 	info := func(key []byte) (err error) {
 		switch string(key) {
@@ -288,7 +289,7 @@ func (r *Reader) guidellmRequest(c *cursor, phase string, status Status) error {
 		case "cached_tokens":
 			row.CachedTokens, err = c.count()
 		case "output_tokens":
-			err = c.countInto(&row.OutputTokens)
+			output, err = c.count()
 		case "request_start_time":
 			start, _, err = c.instant(Seconds)
 		case "request_latency":
@@ -310,13 +311,14 @@ func (r *Reader) guidellmRequest(c *cursor, phase string, status Status) error {
 	p.at = firstOf(t.due, start, t.scheduled)
 	row.Late = timeSpan(t.due, start)
 	row.TTFT = firstOf(timeSpan(start, t.firstToken), ttft)
+	row.OutputTokens = output.Value
 	row.setTPOT(t.firstToken, t.lastToken)
 	row.E2E = firstOf(timeSpan(start, t.end), latency)
-	switch {
-	case status == Failed:
+	switch status {
+	case Failed:
 		row.fail(row.Error)
-	case status == OK && row.OutputTokens == 0:
-		row.emptyAnswer(p)
+	case OK:
+		row.ended(p, output.Present)
 	}
 	return nil
 }
@@ -345,8 +347,8 @@ var inferencePerfFormat = &format{
 type inferencePerf struct {
 	row         *Row
 	first, last Optional[instant]
-	retokenized int // output tokens as the client counts them
-	usage       int // output tokens as the server counts them
+	retokenized Optional[int] // output tokens as the client counts them
+	usage       Optional[int] // output tokens as the server counts them
 	failed      bool
 }
 
@@ -375,21 +377,19 @@ func inferencePerfRequest(r *Reader, c *cursor, line int) error {
 	if err != nil {
 		return err
 	}
-	row.OutputTokens = q.usage
-	if q.usage == 0 {
-		row.OutputTokens = q.retokenized
+	output := q.usage
+	if output.Value == 0 {
+		output = firstOf(q.retokenized, q.usage)
 	}
+	row.OutputTokens = output.Value
 	row.E2E = timeSpan(p.at, end)
 	row.TTFT = timeSpan(p.at, q.first)
 	row.setTPOT(q.first, q.last)
-	switch {
-	case q.failed:
+	if q.failed {
 		row.fail(row.Error)
-	case row.OutputTokens == 0:
-		row.emptyAnswer(p)
-	default:
-		row.Status = OK
+		return nil
 	}
+	row.ended(p, output.Present)
 	return nil
 }
 
@@ -423,7 +423,7 @@ func maxTokensIn(body []byte) (limit int) {
 }
 
 // info reads a key of info: the newer files nest what the older have flat.
-func (q *inferencePerf) info(c *cursor, key string) error {
+func (q *inferencePerf) info(c *cursor, key string) (err error) {
 	if c.null() {
 		return nil
 	}
@@ -431,7 +431,8 @@ func (q *inferencePerf) info(c *cursor, key string) error {
 	case "input_tokens":
 		return c.countInto(&q.row.InputTokens)
 	case "output_tokens":
-		return c.countInto(&q.retokenized)
+		q.retokenized, err = c.count()
+		return err
 	case "output_token_times":
 		return q.tokenTimes(c)
 	case "response_metrics":
@@ -459,7 +460,8 @@ func (q *inferencePerf) serverUsage(c *cursor, key string) (err error) {
 	case "prompt_tokens":
 		return c.countInto(&q.row.ServerInputTokens)
 	case "completion_tokens":
-		return c.countInto(&q.usage)
+		q.usage, err = c.count()
+		return err
 	case "prompt_tokens_details":
 		if c.null() {
 			return nil
