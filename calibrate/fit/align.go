@@ -94,34 +94,41 @@ func (r *Run) pairs(plan []planned) []pair {
 }
 
 // checkTimes holds an open loop's sending against the plan. Clocks differ, so the
-// median offset is none.
+// median offset is none, and clients fall behind by and by.
 func (r *Run) checkTimes(plan []planned, pairs []pair) error {
-	sent, onTime, simulated := 0, 0, 0
+	sent, timed, onTime, simulated := 0, 0, 0, 0
 	for i := range r.Requests {
 		if r.Requests[i].Outcome() != record.DroppedArrival {
 			sent++
-		}
-	}
-	var offsets []float64
-	for _, p := range pairs {
-		if start, ok := p.measured.Started.Get(); ok {
-			offsets = append(offsets, start-p.plan.start)
-		} else {
-			onTime++ // for all that is known
-		}
-	}
-	slices.Sort(offsets)
-	if middle, ok := record.Quantile(offsets, 0.5).Get(); ok {
-		for _, o := range offsets {
-			if math.Abs(o-middle) < startTolerance {
-				onTime++
+			if r.Requests[i].Started.Valid() {
+				timed++
 			}
 		}
 	}
-	if off := sent - onTime; off > 0 && 2*off >= sent {
-		return fmt.Errorf("%s: %d of %d requests were sent over %v s before or after the scenario sends one: it is another load", r.Name, off, sent, startTolerance)
-	} else if off > 0 {
-		r.note("%d of %d requests were sent over %v s before or after the scenario sends one", off, sent, startTolerance)
+	offset := func(p *pair) (float64, bool) {
+		start, ok := p.measured.Started.Get()
+		return start - p.plan.start, ok
+	}
+	var offsets []float64
+	for i := range pairs {
+		if o, ok := offset(&pairs[i]); ok {
+			offsets = append(offsets, o)
+		}
+	}
+	slices.Sort(offsets)
+	middle := record.Quantile(offsets, 0.5).Or(0)
+	for i := range pairs {
+		if o, ok := offset(&pairs[i]); ok && math.Abs(o-middle) < startTolerance+alikeShare*pairs[i].plan.start {
+			onTime++
+		}
+	}
+	if off := timed - onTime; off > 0 {
+		late := fmt.Sprintf("%d of %d requests were sent over %v s and %v%% of the time since the start before or after the scenario sends one",
+			off, timed, startTolerance, 100*alikeShare)
+		if 2*off >= timed {
+			return fmt.Errorf("%s: %s: it is another load", r.Name, late)
+		}
+		r.note("%s", late)
 	}
 	for i := range plan {
 		if plan[i].sent {
