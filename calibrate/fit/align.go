@@ -117,14 +117,17 @@ func (r *Run) checkTimes(plan []planned, pairs []pair) error {
 	}
 	slices.Sort(offsets)
 	middle := record.Quantile(offsets, 0.5).Or(0)
+	tolerance := startTolerance
+	if n := len(plan); n > 0 {
+		tolerance += alikeShare * plan[n-1].start
+	}
 	for i := range pairs {
-		if o, ok := offset(&pairs[i]); ok && math.Abs(o-middle) < startTolerance+alikeShare*pairs[i].plan.start {
+		if o, ok := offset(&pairs[i]); ok && math.Abs(o-middle) < tolerance {
 			onTime++
 		}
 	}
 	if off := timed - onTime; off > 0 {
-		late := fmt.Sprintf("%d of %d requests were sent over %v s and %v%% of the time since the start before or after the scenario sends one",
-			off, timed, startTolerance, 100*alikeShare)
+		late := fmt.Sprintf("%d of %d requests were sent over %.2g s before or after the scenario sends one", off, timed, tolerance)
 		if 2*off >= timed {
 			return fmt.Errorf("%s: %s: it is another load", r.Name, late)
 		}
