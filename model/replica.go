@@ -67,6 +67,9 @@ func NewReplica(l Limits, c CostModel) *Replica {
 // Limits are the engine's settings.
 func (r *Replica) Limits() Limits { return r.engine.Limits }
 
+// OutputTokens is that of the Stats.
+func (r *Replica) OutputTokens() int64 { return r.engine.stats.OutputTokens }
+
 // Stats are the engine's counters.
 func (r *Replica) Stats() Stats {
 	s := r.engine.stats
