@@ -44,6 +44,9 @@ func NewReader(packed *bufio.Reader) (*Reader, error) {
 // Read is io.Reader's. Its error is ErrTrailing, or as a gzip.Reader's:
 // io.ErrUnexpectedEOF where the input is cut off.
 func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	for r.err == nil {
 		n, err := r.stream.Read(p)
 		if err == io.EOF {

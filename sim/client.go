@@ -318,7 +318,7 @@ func (r *run) end(q *request) {
 	switch {
 	case q.lane < 0:
 	case r.spins(q):
-		r.err = errSpins
+		r.fail(errSpins)
 	default:
 		r.nextInLane(q.lane, r.now+r.client.w.ClosedLoop.ThinkTime.Time)
 	}

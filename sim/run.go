@@ -220,11 +220,16 @@ func (r *run) step() {
 // reach sets the clock, unless that ends the run.
 func (r *run) reach(t simtime.Time) bool {
 	if t > simtime.Horizon {
-		r.err = errHorizon
+		r.fail(errHorizon)
 		return false
 	}
 	r.now = t
 	return true
+}
+
+// fail ends the run with an error of its load.
+func (r *run) fail(err error) {
+	r.err = fmt.Errorf("%s under %s, seed %d: %w", r.Scenario.Name, r.Policy, r.Seed, err)
 }
 
 // push puts an event of the request in the queue.

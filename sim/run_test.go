@@ -103,6 +103,7 @@ func TestHorizon(t *testing.T) {
 	} {
 		_, err := Run(Setup{Scenario: load(t, sets...), Profile: p, Policy: "random", Seed: 1})
 		require.ErrorIs(t, err, errHorizon, "%v", sets)
+		require.ErrorContains(t, err, "hot90 under random, seed 1: ")
 	}
 	_, err := Limits(p, load(t, "engine.max_num_batched_tokens=10000000", "engine.max_model_len=10000000", "engine.blocks=7000"))
 	require.NoError(t, err)

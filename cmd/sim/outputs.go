@@ -26,22 +26,26 @@ func apart(inputs []string, outputs ...output) error {
 		if at := slices.IndexFunc(inputs, func(in string) bool { return sameFile(in, o.path) }); at >= 0 {
 			problems = append(problems, fmt.Errorf("%s %s would replace %s, which is read: allowed is another file", o.flag, o.path, inputs[at]))
 		}
-		if at := slices.IndexFunc(outputs[:i], func(p output) bool { return sameFile(p.path, o.path) }); at >= 0 {
+		if at := slices.IndexFunc(outputs[:i], func(p output) bool { return willBeSame(p.path, o.path) }); at >= 0 {
 			problems = append(problems, fmt.Errorf("%s %s would replace %s of %s: allowed is another file", o.flag, o.path, outputs[at].path, outputs[at].flag))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// sameFile reports whether two names are of one regular file, or will be when it is
-// made. Others, such as /dev/null, are not replaced by what is written to them.
+// sameFile reports whether two names are of one regular file. Others, such as
+// /dev/null, are not replaced by what is written to them.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
-	if errA == nil && errB == nil {
-		return infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
-	}
-	return errA != nil && errB != nil && place(a) == place(b)
+	return errA == nil && errB == nil && infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
+}
+
+// willBeSame reports whether two names are of one file or will be when it is made.
+func willBeSame(a, b string) bool {
+	_, errA := os.Stat(a)
+	_, errB := os.Stat(b)
+	return sameFile(a, b) || errA != nil && errB != nil && place(a) == place(b)
 }
 
 // place is where a file that is not there will be, as far as links lead there.

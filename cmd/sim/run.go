@@ -107,17 +107,16 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return f.fail(statusUsage, err)
 	}
 	complete := kept(phases)
-	printErr := printPhases(stdout, o.format, complete)
+	var writeErr error
 	if out != nil && len(complete) > 0 {
 		// What is complete is kept even after an interrupt; another one ends that, too.
 		ctx, stop := untilInterrupt()
 		defer stop()
-		if writeErr := out.commit(ctx, complete, o.step); writeErr != nil {
-			return f.fail(statusFailed, writeErr)
-		}
+		writeErr = out.commit(ctx, complete, o.step)
 	}
-	if printErr != nil {
-		return f.fail(statusFailed, printErr)
+	// After the records, which a closed pipe would cost: the process ends with it.
+	if outputErr := errors.Join(writeErr, printPhases(stdout, o.format, complete)); outputErr != nil {
+		return f.fail(statusFailed, outputErr)
 	}
 	if err != nil {
 		return f.fail(statusFailed, fmt.Errorf("stopped: %d of %d runs are complete and kept", len(complete), len(setups)))

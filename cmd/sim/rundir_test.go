@@ -172,6 +172,22 @@ func TestSignalWhileLoading(t *testing.T) {
 	}
 }
 
+// A reader who has gone ends the command, but not before its records are there.
+func TestClosedPipeKeepsRecords(t *testing.T) {
+	if dir := os.Getenv("SIM_TEST_CLOSED"); dir != "" {
+		os.Exit(dispatch([]string{"run", "hot90", "--policy", "random", "--out", dir}, os.Stdout, os.Stderr))
+	}
+	dir := t.TempDir()
+	child := exec.Command(os.Args[0], "-test.run=^TestClosedPipeKeepsRecords$")
+	child.Env = append(os.Environ(), "SIM_TEST_CLOSED="+dir)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	child.Stdout = writer
+	require.ErrorContains(t, child.Run(), "signal: broken pipe")
+	require.Equal(t, []string{seriesFile, record.PhasesFile, record.RequestsFile, sim.TimelineFile}, allFiles(t, dir))
+}
+
 // An interrupt while time series are written leaves the records, and no half a file.
 func TestInterruptedSeries(t *testing.T) {
 	dir := t.TempDir()

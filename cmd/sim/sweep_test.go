@@ -103,6 +103,12 @@ func TestSweepShards(t *testing.T) {
 	status, _, stderr = sh("sweep", "merge", parts, "--out", merged)
 	require.Equal(t, statusOK, status, stderr)
 	require.Equal(t, files(t, whole), files(t, merged))
+	status, _, stderr = sh("sweep", "merge", parts, "--out", parts)
+	require.Equal(t, statusOK, status, stderr)
+	beside := files(t, parts)
+	for name, content := range files(t, whole) {
+		require.Equal(t, content, beside[name], "%s beside the shards", name)
+	}
 
 	status, _, stderr = sh("sweep", "report", filepath.Join(parts, "shard-1-of-4"))
 	require.Equal(t, statusUsage, status)

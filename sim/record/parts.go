@@ -13,8 +13,8 @@ import (
 // of it. The file has the complete parts, one after the other in their order. A part
 // that is not small is packed by a goroutine of its own into a temporary file, a gzip
 // stream for itself; small ones are packed together by the goroutine that writes the
-// file. So who writes a part waits for nobody but its own packing, and the file has
-// the same bytes whatever the order in which parts are written and completed.
+// file. So who writes a part hardly waits for another, and the file has the same bytes
+// whatever the order in which parts are written and completed.
 type Parts struct {
 	dir      *Dir
 	file     *dirFile

@@ -1,7 +1,7 @@
 package record
 
-// FirstSightings looks at the first request of each family, in any order of reqs,
-// to tell whether the caches knew the families before: told is how many of them say
+// FirstSightings looks at the first request of each family, by its start or, where
+// none are known, in the order of reqs, to tell whether the caches knew the families before: told is how many of them say
 // what they hit, warm how many of these found over half of their prompt. Requests
 // without a family are one family.
 func FirstSightings(reqs []Request) (told, warm int) {

@@ -265,7 +265,7 @@ func (t *tally) add(r *Request, outcome Outcome, slo SLO, sketched bool) {
 		t.rejected++
 	default:
 		t.failed++
-		if wrong := r.tokensWrong(); r.Result == OK && wrong != "" {
+		if wrong := r.tokensWrong(); r.Result == OK && wrong != "" && wrong == category(r, outcome) {
 			t.calledOK = t.calledOK.add(wrong)
 		}
 	}

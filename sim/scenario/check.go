@@ -235,11 +235,12 @@ func (c *checker) blocks(sc *Scenario) {
 }
 
 // maxBlocksInAll bounds the KV blocks of all replicas together, which a run has
-// in memory at once; model.MaxBlocks bounds those of one.
+// in memory at once, and more while a rollout replaces them;
+// model.MaxBlocks bounds those of one.
 const maxBlocksInAll = 1 << 26
 
 // CheckBlocks reports whether so many KV blocks a replica are too many for all
-// replicas that the scenario can have at once.
+// replicas that the scenario can want at once.
 func (sc *Scenario) CheckBlocks(each int) error {
 	if n := sc.mostReplicas(); each > maxBlocksInAll/n {
 		return fmt.Errorf("engine.blocks is %d, which for up to %d replicas makes %d; allowed: at most %d in all, so %d each",
