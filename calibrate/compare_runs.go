@@ -133,7 +133,7 @@ func planScenario(nameOrPath string, sets []string, policies map[string]string, 
 			problems = append(problems, fmt.Errorf("%s: phase %q: its records do not say the policy it ran under: name it (--policy), one of %s", m.Source, m.phase, strings.Join(base.Policies, ", ")))
 			continue
 		}
-		sc, err := scenario.LoadWith(nameOrPath, append(sets[:len(sets):len(sets)], fmt.Sprintf("policies=[%q]", policy)))
+		sc, err := scenario.LoadWith(nameOrPath, scenario.WithPolicies(sets, policy))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: phase %q: %w", m.Source, m.phase, scenario.PoliciesAt(place, err)))
 			continue

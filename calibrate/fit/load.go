@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"fleetsim/gunzip"
 	"fleetsim/sim"
 	"fleetsim/sim/record"
 	"fleetsim/sim/scenario"
@@ -88,7 +90,7 @@ const (
 
 // kindOf tells a file by its first object. What is compressed holds records.
 func kindOf(data []byte) fileKind {
-	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+	if gunzip.Is(bufio.NewReader(bytes.NewReader(data))) {
 		return compressedKind(data)
 	}
 	return plainKind(data)
@@ -145,7 +147,7 @@ func setupsOf(in Input) ([]setup, error) {
 	}
 	sets := in.Sets
 	if in.Policy != "" {
-		sets = append(sets[:len(sets):len(sets)], fmt.Sprintf("policies=[%q]", in.Policy))
+		sets = scenario.WithPolicies(sets, in.Policy)
 	}
 	sc, scErr := scenario.LoadWith(in.Scenario, sets)
 	if scErr != nil {

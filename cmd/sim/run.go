@@ -252,7 +252,7 @@ func withPolicies(sets, policies []string) ([]string, error) {
 	if slices.ContainsFunc(sets, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "policies") }) {
 		return nil, errors.New("--policy and --set policies both say which policies to run: allowed is one of them")
 	}
-	return append(sets[:len(sets):len(sets)], "policies="+tomlList(policies)), nil
+	return scenario.WithPolicies(sets, policies...), nil
 }
 
 // atPolicyFlag is err, of a scenario withPolicies, with the flag as the place of what
@@ -262,17 +262,6 @@ func atPolicyFlag(policies []string, err error) error {
 		return err
 	}
 	return scenario.PoliciesAt("--policy", err)
-}
-
-func tomlList(values []string) string {
-	list := "["
-	for i, v := range values {
-		if i > 0 {
-			list += ","
-		}
-		list += strconv.Quote(v)
-	}
-	return list + "]"
 }
 
 // kept are the phases that were run.

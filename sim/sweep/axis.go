@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fleetsim/strict"
 )
 
 // PolicyKey is the axis key for the routing policy. Every other key is a key of
@@ -69,7 +71,7 @@ func (a *Axis) Numeric() bool {
 func literal(v any) string {
 	switch x := v.(type) {
 	case string:
-		return quote(x)
+		return strict.Quote(x)
 	case float64:
 		s := strconv.FormatFloat(x, 'g', -1, 64)
 		if !strings.ContainsAny(s, ".e") {
@@ -85,31 +87,11 @@ func literal(v any) string {
 	case map[string]any:
 		parts := make([]string, 0, len(x))
 		for _, k := range sortedKeys(x) {
-			parts = append(parts, quote(k)+" = "+literal(x[k]))
+			parts = append(parts, strict.Quote(k)+" = "+literal(x[k]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
 	return fmt.Sprint(v)
-}
-
-// quote writes a TOML basic string: the escapes of Go's that TOML lacks are
-// written as \u.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r < ' ' || r == 0x7f:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }
 
 // maxValues bounds the values of one axis, maxCells the cells of a sweep.

@@ -93,7 +93,7 @@ func (r *resolver) cell(s *Sweep, i int, sets []string) error {
 	for a := range s.Axes {
 		v := s.Value(i, a)
 		if s.Axes[a].Key == PolicyKey {
-			sets = append(sets, "policies=["+quote(v.Text())+"]")
+			sets = scenario.WithPolicies(sets, v.Text())
 			continue
 		}
 		sets = append(sets, s.Axes[a].Key+"="+literal(v.any))

@@ -162,8 +162,8 @@ func (q Search) Check() error {
 
 // parse is the scenario under the policy with further overrides.
 func (q *Search) parse(sets []string) (*scenario.Scenario, error) {
-	all := append(slices.Clone(q.Sets), "policies=["+quote(q.Policy)+"]")
-	return scenario.ParseWith(q.BaseFile, []byte(q.BaseText), append(all, sets...))
+	all := append(scenario.WithPolicies(q.Sets, q.Policy), sets...)
+	return scenario.ParseWith(q.BaseFile, []byte(q.BaseText), all)
 }
 
 // A prober tries values.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"fleetsim/sim/scenario"
 )
 
 // A spec is a policy with what its scenario must have so that it can show what
@@ -68,8 +70,8 @@ func roles(replicas int) []string {
 func (s *spec) settings(replicas int) []string {
 	sets := []string{
 		fmt.Sprintf("cluster.replicas=%d", replicas), "cluster.names=[]", "start.owners=[]", "start.spare={}",
-		"policies=[" + fmt.Sprintf("%q", s.routed()) + "]",
 	}
+	sets = scenario.WithPolicies(sets, s.routed())
 	if s.sets != nil {
 		sets = append(sets, s.sets(replicas)...)
 	}
