@@ -10,9 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"fleetsim/calibrate/live"
@@ -80,7 +78,7 @@ func replayCommand(args []string, stdout, stderr io.Writer) int {
 	if o.dryRun {
 		err = r.dryRun(stdout)
 	} else {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := untilInterrupt()
 		defer stop()
 		err = r.run(ctx, stdout)
 	}

@@ -7,11 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"fleetsim/calibrate/live/server"
@@ -73,7 +70,7 @@ func serveCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, note)
 	}
 	fmt.Fprintf(stdout, "serving %s on http://%s at speed %s; its caches hold prompts with --salt %s\n", f.Arg(0), listener.Addr(), o.speed, o.salt)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupt()
 	defer stop()
 	if err := serveUntil(ctx, s, listener, o.drain); err != nil {
 		return f.fail(statusFailed, err)
