@@ -41,6 +41,7 @@ func (r *Run) align() error {
 		if err := r.checkTimes(plan, pairs); err != nil {
 			return err
 		}
+		r.compareSent(plan)
 	}
 	r.alignPrompts(pairs)
 	r.compareAnswers(pairs)
@@ -96,23 +97,10 @@ func (r *Run) pairs(plan []planned) []pair {
 // checkTimes holds an open loop's sending against the plan. Clocks differ, so the
 // median offset is none, and clients fall behind by and by.
 func (r *Run) checkTimes(plan []planned, pairs []pair) error {
-	sent, timed, onTime, simulated := 0, 0, 0, 0
-	for i := range r.Requests {
-		if r.Requests[i].Outcome() != record.DroppedArrival {
-			sent++
-			if r.Requests[i].Started.Valid() {
-				timed++
-			}
-		}
-	}
-	offset := func(p *pair) (float64, bool) {
-		start, ok := p.measured.Started.Get()
-		return start - p.plan.start, ok
-	}
 	var offsets []float64
 	for i := range pairs {
-		if o, ok := offset(&pairs[i]); ok {
-			offsets = append(offsets, o)
+		if start, ok := pairs[i].measured.Started.Get(); ok {
+			offsets = append(offsets, start-pairs[i].plan.start)
 		}
 	}
 	slices.Sort(offsets)
@@ -121,17 +109,36 @@ func (r *Run) checkTimes(plan []planned, pairs []pair) error {
 	if n := len(plan); n > 0 {
 		tolerance += alikeShare * plan[n-1].start
 	}
-	for i := range pairs {
-		if o, ok := offset(&pairs[i]); ok && math.Abs(o-middle) < tolerance {
-			onTime++
+	timed := 0
+	for i := range r.Requests {
+		if q := &r.Requests[i]; q.Outcome() != record.DroppedArrival && q.Started.Valid() {
+			timed++
 		}
 	}
-	if off := timed - onTime; off > 0 {
-		late := fmt.Sprintf("%d of %d requests were sent over %.2g s before or after the scenario sends one", off, timed, tolerance)
-		if 2*off >= timed {
-			return fmt.Errorf("%s: %s: it is another load", r.Name, late)
+	off := timed
+	for _, o := range offsets {
+		if math.Abs(o-middle) < tolerance {
+			off--
 		}
-		r.note("%s", late)
+	}
+	if off == 0 {
+		return nil
+	}
+	late := fmt.Sprintf("%d of %d requests were sent over %.2g s before or after the scenario sends one", off, timed, tolerance)
+	if 2*off >= timed {
+		return fmt.Errorf("%s: %s: it is another load", r.Name, late)
+	}
+	r.note("%s", late)
+	return nil
+}
+
+// compareSent compares how many requests were sent.
+func (r *Run) compareSent(plan []planned) {
+	sent, simulated := 0, 0
+	for i := range r.Requests {
+		if r.Requests[i].Outcome() != record.DroppedArrival {
+			sent++
+		}
 	}
 	for i := range plan {
 		if plan[i].sent {
@@ -141,7 +148,6 @@ func (r *Run) checkTimes(plan []planned, pairs []pair) error {
 	if d := math.Abs(float64(sent - simulated)); d > max(1, alikeShare*float64(sent)) {
 		r.note("%d requests were sent, %d are in the simulation with profile %s", sent, simulated, r.Setup.Scenario.Profile)
 	}
-	return nil
 }
 
 // alignPrompts makes prompts as long as the server counted them on average: a chat
