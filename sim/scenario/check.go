@@ -153,17 +153,13 @@ func (c *checker) oneOf(p strict.Path, name string, known []string) {
 	}
 }
 
-// unprintable is the message for a name, what, with a character that would not be
-// shown but obeyed.
-const unprintable = "%s must not have control characters, such as %U in %q"
-
 // name checks a name, what, that is shown as it is.
 func (c *checker) name(p strict.Path, what, name string) {
 	if name == "" {
 		c.bad(p, "%s must not be empty", what)
 	}
-	if r, found := strict.Unprintable(name); found {
-		c.bad(p, unprintable, what, r, name)
+	if err := strict.Printable(what, name); err != nil {
+		c.bad(p, "%v", err)
 	}
 }
 

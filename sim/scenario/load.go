@@ -2,16 +2,12 @@ package scenario
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"fleetsim/scenarios"
-	"fleetsim/spelling"
 	"fleetsim/strict"
 )
 
@@ -101,51 +97,19 @@ func scenarioName(file string) string {
 	return strings.TrimSuffix(path.Base(file), ".toml")
 }
 
+// library has the scenarios and studies that are embedded.
+var library = Library{Files: scenarios.Files, Dir: "scenarios", Kind: "scenario"}
+
 // Open finds a scenario or study: a file, or an embedded one when the name has
 // neither a slash nor a dot. file is its name for messages.
-func Open(nameOrPath string) (file string, data []byte, err error) {
-	if !strings.ContainsAny(nameOrPath, `/\.`) {
-		if data, err := scenarios.Files.ReadFile(nameOrPath + ".toml"); err == nil {
-			return "scenarios/" + nameOrPath + ".toml", data, nil
-		}
-		if info, err := os.Stat(nameOrPath); err != nil || !info.IsDir() {
-			return "", nil, fmt.Errorf("%s: no scenario has this name%s", nameOrPath, spelling.Suggest(nameOrPath, embedded()))
-		}
-	}
-	if data, err = os.ReadFile(nameOrPath); err != nil {
-		return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, cause(err), strings.Join(embedded(), ", "))
-	}
-	return nameOrPath, data, nil
-}
-
-// cause is what went wrong, without the operation and the path.
-func cause(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
-}
+func Open(nameOrPath string) (file string, data []byte, err error) { return library.Open(nameOrPath) }
 
 // Names is the embedded scenarios, sorted; studies are not among them.
 func Names() []string {
-	return slices.DeleteFunc(embedded(), scenarios.IsStudy)
+	return slices.DeleteFunc(library.Names(), scenarios.IsStudy)
 }
 
 // StudyNames is the embedded studies, sorted.
 func StudyNames() []string {
-	return slices.DeleteFunc(embedded(), func(name string) bool { return !scenarios.IsStudy(name) })
-}
-
-func embedded() []string {
-	files, err := scenarios.Files.ReadDir(".")
-	if err != nil {
-		panic(err) // the embedded directory is always there
-	}
-	names := make([]string, 0, len(files))
-	for _, f := range files {
-		names = append(names, strings.TrimSuffix(f.Name(), ".toml"))
-	}
-	slices.Sort(names)
-	return names
+	return slices.DeleteFunc(library.Names(), func(name string) bool { return !scenarios.IsStudy(name) })
 }

@@ -94,6 +94,13 @@ func (r *studyReader) bad(p strict.Path, format string, args ...any) {
 	r.problems = append(r.problems, r.doc.Problem(p, format, args...))
 }
 
+// printable checks a name, what, that is shown as it is.
+func (r *studyReader) printable(p strict.Path, what, name string) {
+	if err := strict.Printable(what, name); err != nil {
+		r.bad(p, "%v", err)
+	}
+}
+
 // add takes problems of a phase, but not those that an earlier phase had too:
 // the phases share their base scenarios and the command line.
 func (r *studyReader) add(err error) {
@@ -111,9 +118,7 @@ func (r *studyReader) add(err error) {
 func (r *studyReader) study() (*Study, error) {
 	file := studyFile{Name: scenarioName(r.doc.File())}
 	r.problems = r.doc.Decode(&file)
-	if c, found := strict.Unprintable(file.Name); found {
-		r.bad("name", unprintable, "name", c, file.Name)
-	}
+	r.printable("name", "name", file.Name)
 	study := &Study{Name: file.Name, Description: file.Description}
 	for i, f := range file.Phases {
 		p := strict.Path("phases").Index(i)
@@ -137,9 +142,7 @@ func (r *studyReader) names(p strict.Path, i int, phases []phaseFile) {
 	if name == "" {
 		r.bad(p.Key("phase"), "the phase must have a name: phase = \"…\"")
 	}
-	if c, found := strict.Unprintable(name); found {
-		r.bad(p.Key("phase"), unprintable, "a phase's name", c, name)
-	}
+	r.printable(p.Key("phase"), "a phase's name", name)
 	if slices.ContainsFunc(phases[:i], func(f phaseFile) bool { return f.Phase == name }) {
 		r.bad(p.Key("phase"), "the name %q is given to two phases", name)
 	}

@@ -1,11 +1,8 @@
 package sweep
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -81,7 +78,7 @@ type stopFile struct {
 // Find reads the sweep in a file, or the embedded one of that name, with its
 // base scenario, as a Source to be changed at will and then resolved.
 func Find(nameOrPath string) (*Source, error) {
-	name, text, err := open(nameOrPath)
+	name, text, err := library.Open(nameOrPath)
 	if err != nil {
 		return nil, err
 	}
@@ -107,38 +104,11 @@ func Find(nameOrPath string) (*Source, error) {
 	return &Source{File: name, Text: string(text), BaseFile: baseFile, BaseText: string(baseText)}, nil
 }
 
-// open finds a sweep: a file, or an embedded one when the name has neither a
-// slash nor a dot.
-func open(nameOrPath string) (name string, text []byte, err error) {
-	if !strings.ContainsAny(nameOrPath, `/\.`) {
-		if text, err := sweeps.Files.ReadFile(nameOrPath + ".toml"); err == nil {
-			return "sweeps/" + nameOrPath + ".toml", text, nil
-		}
-		if info, err := os.Stat(nameOrPath); err != nil || !info.IsDir() {
-			return "", nil, fmt.Errorf("%s: no sweep has this name%s", nameOrPath, spelling.Suggest(nameOrPath, Names()))
-		}
-	}
-	text, err = os.ReadFile(nameOrPath)
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return "", nil, fmt.Errorf("%s: %w; allowed: a file, or one of %s", nameOrPath, at.Err, strings.Join(Names(), ", "))
-	}
-	return nameOrPath, text, err
-}
+// library has the sweeps that are embedded.
+var library = scenario.Library{Files: sweeps.Files, Dir: "sweeps", Kind: "sweep"}
 
 // Names are the embedded sweeps, sorted.
-func Names() []string {
-	files, err := sweeps.Files.ReadDir(".")
-	if err != nil {
-		panic(err) // the embedded directory is always there
-	}
-	var names []string
-	for _, f := range files {
-		names = append(names, strings.TrimSuffix(f.Name(), ".toml"))
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return library.Names() }
 
 // Load is the sweep in a file, or the embedded one of that name. The error is
 // Problems when the sweep was found but is wrong.
@@ -233,8 +203,8 @@ func (r *resolver) sweep(f *file) *Sweep {
 
 // printable checks a text that is shown as it is.
 func (r *resolver) printable(p strict.Path, text string) {
-	if c, found := strict.Unprintable(text); found {
-		r.bad(p, "%s must not have control characters, such as %U in %q", p, c, text)
+	if err := strict.Printable(string(p), text); err != nil {
+		r.bad(p, "%v", err)
 	}
 }
 
